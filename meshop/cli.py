@@ -1,0 +1,553 @@
+"""The command line: ``meshop info | convert | train | evaluate | predict | render | demo``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+import meshop
+from meshop.data import InputError, MeshData
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 done, 1 an error in the data or the run, 2 a wrong call."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = _parser(argv)
+    try:
+        options = parser.parse_args(argv)
+    except ArgumentError as error:
+        print(f"meshop: {_one_sentence(error)}", file=sys.stderr)
+        return 2
+    if options.version:
+        print(f"meshop {meshop.__version__}")
+        return 0
+    if not options.verb:
+        parser.print_help()
+        return 2
+    choice = options[options.verb]
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("meshop")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        VERBS[options.verb][1](choice)
+    except KeyboardInterrupt as stop:
+        print(f"meshop: {stop or 'interrupted'}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # meshop info ... | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if choice.debug:
+            raise
+        print(f"meshop: {_one_sentence(error)}", file=sys.stderr)
+        return 1
+    finally:
+        logger.removeHandler(handler)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# info, convert, render
+
+
+def _info_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", type=str, help="a mesh file, or a directory of mesh files")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def info(options: Namespace) -> None:
+    """Print points, cells by type, fields with location, shape, range and NaN count, and the box of a mesh."""
+    from meshop.datasets import mesh_files
+    from meshop.io import read_mesh
+
+    path = Path(options.path)
+    files = mesh_files(path) if path.is_dir() else [path]
+    reports = [{"file": str(f), **describe_mesh(read_mesh(f))} for f in files]
+    if options.json:
+        print(json.dumps(reports if path.is_dir() else reports[0], indent=2))
+        return
+    for report in reports:
+        cells = ", ".join(f"{count} {name}" for name, count in report["cells"].items()) or "none"
+        print(f"{report['file']}\n  points {report['points']}   cells {cells}")
+        print(
+            "  box    "
+            + "   ".join(f"{a} {lo:.6g} to {hi:.6g}" for a, (lo, hi) in zip("xyz", report["box"], strict=True))
+        )
+        for f in report["fields"]:
+            span = f"{f['min']:.6g} to {f['max']:.6g}" if f["min"] is not None else "no numbers"
+            bad = f"   {f['not_finite']} not finite" if f["not_finite"] else ""
+            print(f"  {f['name']}:{f['location']}   {f['shape']} {f['dtype']}   {span}{bad}")
+    if path.is_dir():
+        print(f"{len(files)} files, {sum(r['points'] for r in reports)} points")
+
+
+def describe_mesh(mesh: MeshData) -> dict[str, Any]:
+    """What :func:`info` reports, as plain values."""
+    import torch
+
+    from meshop.geometry import cell_name
+
+    kinds, counts = mesh.cell_type.unique(return_counts=True)
+    points = mesh.points.double()
+    fields = []
+    for key in ("point_data", "cell_data", "field_data"):
+        for name, array in mesh[key].items():
+            entry = {"name": name, "location": key.removesuffix("_data"), "shape": list(array.shape)}
+            entry |= {"dtype": str(array.dtype).removeprefix("torch."), "min": None, "max": None, "not_finite": 0}
+            if isinstance(array, torch.Tensor) and not array.is_complex():
+                finite = array.double()[array.double().isfinite()]
+                entry["not_finite"] = array.numel() - finite.numel()
+                if finite.numel():
+                    entry |= {"min": float(finite.min()), "max": float(finite.max())}
+            fields.append(entry)
+    return {
+        "points": mesh.num_points,
+        "cells": {cell_name(int(k)): int(c) for k, c in zip(kinds, counts, strict=True)},
+        "box": [[float(points[:, a].min()), float(points[:, a].max())] for a in range(3)],
+        "fields": fields,
+    }
+
+
+def _convert_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("source", type=str, help="the file to read")
+    parser.add_argument("target", type=str, help="the file to write; its ending chooses the format")
+
+
+def convert(options: Namespace) -> None:
+    """Read a mesh in one format and write it in another, cells and fields in the same order."""
+    from meshop.io import read_mesh, write_mesh
+
+    if Path(options.source).resolve() == Path(options.target).resolve():
+        raise InputError(f"{options.source} is both source and target; name another target")
+    mesh = read_mesh(options.source)
+    write_mesh(options.target, mesh)
+    print(f"{options.target}: {mesh.num_points} points, {mesh.num_cells} cells")
+
+
+def _render_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", type=str, help="a mesh file")
+    parser.add_argument("--field", type=str, required=True, help="the field to draw: p, p:cell")
+    parser.add_argument("--out", type=str | None, default=None, help="PNG to write (default: FILE_FIELD.png)")
+    parser.add_argument("--component", type=str | None, default=None, help="magnitude, x, y or z of a vector")
+    parser.add_argument("--unit", type=str, default="", help="unit shown on the colour bar")
+
+
+def render(options: Namespace) -> None:
+    """Draw a field; when the file also holds FIELD_pred, draw truth, prediction and error side by side."""
+    from meshop.data import split_name
+    from meshop.io import read_mesh
+    from meshop.render import compare, field
+
+    mesh = read_mesh(options.path)
+    name = split_name(options.field)[0]
+    source = Path(options.path)
+    out = options.out or str(source.with_name(f"{source.stem}_{name.replace('/', '_')}.png"))
+    predicted = f"{name}_pred" in mesh.point_data or f"{name}_pred" in mesh.cell_data
+    draw: Callable[..., Any] = compare if predicted else field
+    draw(mesh, options.field, out, component=options.component, unit=options.unit)
+    print(out)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# train, evaluate, predict
+
+
+def _data_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--target", nargs="+", type=str, default=[], help="fields to predict: p:point U:cell")
+    parser.add_argument("--input", nargs="+", type=str, default=[], help="fields that enter the model, beside position")
+    parser.add_argument("--params", type=str | None, default=None, help="CSV with a row of values a case")
+    parser.add_argument("--split", type=str, default="0.8/0.1/0.1", help="train/val/test fractions")
+    parser.add_argument(
+        "--dim", type=Literal[2, 3] | None, default=None, help="2 for meshes in a plane (default: look)"
+    )
+    parser.add_argument(
+        "--knn", type=int | None, default=None, help="edges to this many neighbours, not those of cells"
+    )
+    parser.add_argument("--root", type=str | None, default=None, help="where a benchmark's files lie (data/NAME)")
+    parser.add_argument("--data_args", type=dict[str, Any], default={}, help="further arguments of the data set")
+
+
+def _train_arguments(parser: ArgumentParser) -> None:
+    import torch_geometric.nn  # noqa: F401  (its models can be named: --model GraphSAGE)
+    from torch import nn
+
+    import meshop.models  # noqa: F401
+    from meshop.datasets import BENCHMARKS
+    from meshop.train import Recipe
+
+    names = ", ".join(BENCHMARKS)
+    parser.add_argument("data", type=str, help=f"a directory of mesh files, or a benchmark: {names}")
+    parser.add_argument("--config", action="config", help="YAML file with any of these options")
+    _data_arguments(parser)
+    parser.add_subclass_arguments(nn.Module, "model", skip={"in_channels", "out_channels"}, instantiate=False)
+    parser.set_defaults({"model": {"class_path": "meshop.models.CANO", "init_args": MODEL_DEFAULTS}})
+    parser.add_class_arguments(Recipe, nested_key=None)
+    parser.add_argument("--out", type=str | None, default=None, help="directory of the run (default: runs/DATA)")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--workers", type=int, default=0, help="processes that load meshes")
+    parser.add_argument("--logger", nargs="*", type=Literal["tensorboard", "wandb"], default=[], help="beside the CSV")
+    parser.add_argument("--dry-run", action="store_true", help="build everything, run one batch, report, stop")
+
+
+MODEL_DEFAULTS = {"hidden_channels": 64, "num_layers": 4, "heads": 4}
+
+
+def open_data(options: Namespace) -> Any:
+    """The data set that DATA and its options name."""
+    from torch_geometric.transforms import Compose
+
+    from meshop.data import did_you_mean
+    from meshop.datasets import BENCHMARKS, Folder
+    from meshop.transforms import KNNGraph, NodeMeasure
+
+    extra = dict(options.data_args)
+    if options.knn:
+        extra["pre_transform"] = Compose([KNNGraph(options.knn), NodeMeasure()])
+    if Path(options.data).is_dir():
+        if not options.target:
+            raise InputError(
+                f"Name the fields to predict from {options.data}, as in --target p:point (meshop info lists them)"
+            )
+        return Folder(
+            options.root or options.data, target=options.target, inputs=options.input, params=options.params,
+            split=options.split, seed=options.get("seed", 0), dim=options.dim, **extra,
+        )  # fmt: skip
+    if options.data not in BENCHMARKS:
+        raise InputError(
+            f"{options.data} is neither a directory nor a benchmark{did_you_mean(options.data, list(BENCHMARKS))}; "
+            f"the benchmarks are {', '.join(BENCHMARKS)}"
+        )
+    return BENCHMARKS[options.data](root=options.root or f"data/{options.data}", **extra)
+
+
+def train(options: Namespace) -> None:
+    """Train a model on a directory of mesh files or on a benchmark, and evaluate it on the test split."""
+    from torch_geometric.loader import DataLoader
+
+    from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
+
+    recipe = Recipe(**{k: options[k] for k in Recipe.__dataclass_fields__})
+    data = open_data(options)
+    model = _build_model(options.model, data.spec, recipe.seed)
+    surrogate = Surrogate(model, data.spec, data.pre_transform, recipe)
+    parameters = sum(p.numel() for p in model.parameters())
+    sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items())
+    nodes = [d.num_nodes for d in data]
+    inputs = ["position"] * data.spec.position + [*map(str, data.spec.inputs), *data.spec.params]
+    print(f"data       {options.data}: {sizes}; {min(nodes)} to {max(nodes)} nodes")
+    print(f"fields     {', '.join(inputs)} -> {', '.join(map(str, data.spec.targets))}")
+    print(
+        f"model      {type(model).__name__}, {parameters} parameters: {data.spec.in_channels} -> {data.spec.out_channels}"
+    )
+    if options.dry_run:
+        surrogate.fit_normalizers(data.split("train"))
+        batch = next(iter(DataLoader(data.split("train"), batch_size=recipe.batch_size)))
+        memory = estimate_memory(surrogate, batch)
+        print(f"batch      x {list(batch.x.shape)}, y {list(batch.y.shape)}, edges {batch.edge_index.size(1)}")
+        print(
+            f"memory     {memory['weights']:.3f} GB weights and optimiser, {memory['activations']:.3f} GB activations"
+        )
+        print(f"loss       {memory['loss']:.4g} before training; nothing was written")
+        return
+    out = Path(options.out or f"runs/{Path(options.data).name}")
+    out.mkdir(parents=True, exist_ok=True)
+    has_val = bool(data.splits.get("val"))
+    if not has_val:
+        print("no validation split: the curve is that of the test set, and the last epoch counts")
+    if not (options.resume and (out / "config.yaml").exists()):
+        _refuse_other_run(out)
+        _write_run(out, options, data)
+    fit(
+        surrogate, data.split("train"), data.split("val" if has_val else "test"), out, select=has_val,
+        resume=options.resume, device=options.device, workers=options.workers, loggers=_loggers(options.logger, out),
+    )  # fmt: skip
+    chosen = out / "checkpoints" / ("best.ckpt" if has_val else "last.ckpt")
+    rows = evaluate(Surrogate.load(chosen).to(surrogate.device), data.split("test"), recipe.batch_size)
+    _report(rows, out / "evaluation.csv")
+    print(f"run        {out}: metrics.csv, evaluation.csv, config.yaml, checkpoints")
+    print(f"next       meshop predict {chosen} FILE... --out {out}/predictions")
+
+
+def _evaluate_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=str, help="RUN/checkpoints/last.ckpt or best.ckpt")
+    parser.add_argument(
+        "data", nargs="?", type=str | None, default=None, help="a directory or benchmark (default: the run's own)"
+    )
+    _data_arguments(parser)
+    parser.add_argument("--part", type=str, default="test", help="train, val, test or all")
+    parser.add_argument("--batch_size", type=int, default=4, help="meshes at a time")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--out", type=str | None, default=None, help="CSV with a row a mesh and field")
+
+
+def evaluate_(options: Namespace) -> None:
+    """Print the error of a checkpoint on the test split of its run, or on other data with the same fields."""
+    import yaml
+
+    from meshop.train import Surrogate, evaluate
+
+    surrogate = Surrogate.load(options.checkpoint).to(_device(options.device))
+    run = Path(options.checkpoint).resolve().parent.parent
+    if options.data is None:
+        if not (run / "config.yaml").exists():
+            raise InputError(
+                f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint"
+            )
+        with (run / "config.yaml").open() as file:
+            options.update(Namespace({k: v for k, v in yaml.safe_load(file).items() if k in _DATA_KEYS}))
+    else:
+        spec = surrogate.spec
+        options.target = options.target or [str(f) for f in spec.targets]
+        options.input = options.input or [str(f) for f in spec.inputs]
+        options.dim = options.dim or spec.dim
+    data = open_data(options)
+    _report(
+        evaluate(surrogate, data if options.part == "all" else data.split(options.part), options.batch_size),
+        options.out,
+    )
+
+
+_DATA_KEYS = ("data", "target", "input", "params", "split", "dim", "knn", "root", "data_args", "seed")
+
+
+def _predict_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=str, help="RUN/checkpoints/last.ckpt or best.ckpt")
+    parser.add_argument("files", nargs="+", type=str, help="mesh files or directories of them")
+    parser.add_argument("--out", type=str, required=True, help="directory for VTU and PNG")
+    parser.add_argument("--params", type=str | None, default=None, help="CSV with a row of values a case")
+    parser.add_argument("--pictures", type=bool, default=True, help="draw PNG beside the VTU")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+
+
+def predict(options: Namespace) -> None:
+    """Predict on mesh files and write FIELD_pred, and FIELD_error where the file knows the truth, on the same cells."""
+    from meshop.datasets import mesh_files, read_case
+    from meshop.train import Surrogate
+
+    surrogate = Surrogate.load(options.checkpoint).to(_device(options.device))
+    paths = [p for f in map(Path, options.files) for p in (mesh_files(f) if f.is_dir() else [f])]
+    stems = [p.stem for p in paths]
+    if len(set(stems)) < len(stems):
+        twice = next(s for s in stems if stems.count(s) > 1)
+        raise InputError(
+            f"Two files are called '{twice}' and both would become {options.out}/{twice}.vtu; predict them apart"
+        )
+    out = Path(options.out)
+    for path in paths:
+        if (out / f"{path.stem}.vtu").resolve() == path.resolve():
+            raise InputError(f"--out {out} would write the prediction over {path}; choose another directory")
+        mesh = surrogate.prepare(read_case(path, surrogate.spec, options.params), str(path))
+        for written in write_prediction(surrogate, mesh, out, path.stem, options.pictures):
+            print(written)
+
+
+def write_prediction(surrogate: Any, mesh: MeshData, out: Path, stem: str, pictures: bool = True) -> list[Path]:
+    """Write the prediction on a prepared mesh as ``out/stem.vtu``, with pictures one PNG a target; return the paths."""
+    from meshop.io import write_mesh
+    from meshop.render import compare
+
+    out.mkdir(parents=True, exist_ok=True)
+    result = surrogate.predict(mesh)
+    written = [out / f"{stem}.vtu"]
+    write_mesh(written[0], result)
+    for target in surrogate.spec.targets if pictures else ():
+        many = len(surrogate.spec.targets) > 1
+        written.append(out / (f"{stem}_{target.name}.png" if many else f"{stem}.png"))
+        compare(result, str(target), written[-1], unit=target.unit)
+    return written
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# demo
+
+
+def _demo_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=str, default="runs/demo", help="directory of the run")
+    parser.add_argument("--samples", type=int, default=300, help="plates to make")
+    parser.add_argument("--epochs", type=int, default=30, help="passes over the training plates")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+
+
+def demo(options: Namespace) -> None:
+    """Make plates with holes, train CANO on their displacement and stress, and draw where it is wrong."""
+    from meshop.datasets import PlateWithHoles
+    from meshop.models import CANO
+    from meshop.train import Recipe, Surrogate, evaluate, fit, summarise
+
+    out, start = Path(options.out), time.perf_counter()
+    print(f"1/4 making {options.samples} plates, each with its own triangle mesh (scikit-fem)")
+    data = PlateWithHoles(out / "data", num_samples=options.samples)
+    spec, test = data.spec, data.split("test")
+    model = CANO(spec.in_channels, 64, 4, spec.out_channels, heads=4, num_clusters=32)
+    parameters = sum(p.numel() for p in model.parameters())
+    surrogate = Surrogate(model, spec, data.pre_transform, Recipe(epochs=options.epochs, batch_size=4, lr=2e-3))
+
+    done = (out / "checkpoints" / "last.ckpt").exists()
+    print(
+        f"2/4 {'continuing' if done else 'training'} CANO, {parameters} parameters, {options.epochs} epochs, in {out}"
+    )
+    fit(surrogate, data.split("train"), test, out, select=False, resume=done, device=options.device)
+    seconds = time.perf_counter() - start
+
+    print(f"3/4 predicting {len(test)} plates that it has not seen")
+    rows = evaluate(surrogate, test)
+    error = {r["name"]: 0.0 for r in rows}
+    for row in rows:
+        error[row["name"]] += row["relative_l2"] / len(spec.targets)
+    ranked = sorted(error, key=error.__getitem__)
+    cases = {ranked[0]: "best", ranked[len(ranked) // 2]: "median", ranked[-1]: "worst"}
+    print("4/4 drawing the best, the median and the worst of them")
+    for mesh in test:
+        write_prediction(surrogate, mesh, out / "predictions", mesh.name, pictures=False)
+        if mesh.name in cases:
+            _draw(surrogate, mesh, out / "figures", cases[mesh.name])
+
+    config = {"model": "CANO", "samples": options.samples, "recipe": surrogate.recipe}
+    (out / "config.yaml").write_text("\n".join(f"{k}: {v}" for k, v in config.items()) + "\n")
+    print()
+    _report(rows, out / "evaluation.csv")
+    print(f"{seconds:.0f} seconds, {parameters} parameters")
+    worst = max(r["relative_l2"] / r["mean_predictor"] for r in summarise(rows).values())
+    print(f"the mean of the training set is {1 / worst:.0f} times worse, at least")
+    print(f"pictures   {out}/figures/best_*.png, median_*.png, worst_*.png")
+    print(f"meshes     {out}/predictions/*.vtu open in ParaView")
+    print(f"run        {out}/metrics.csv, evaluation.csv, config.yaml, checkpoints/last.ckpt")
+
+
+def _draw(surrogate: Any, mesh: MeshData, out: Path, prefix: str) -> None:
+    from meshop.render import compare
+
+    out.mkdir(parents=True, exist_ok=True)
+    for target in surrogate.spec.targets:
+        compare(surrogate.predict(mesh), str(target), out / f"{prefix}_{target.name}.png", unit=target.unit)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# what the verbs share
+
+
+VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], None], str]] = {
+    "info": (_info_arguments, info, "meshop info wing.vtu"),
+    "convert": (_convert_arguments, convert, "meshop convert part.msh part.vtu"),
+    "train": (_train_arguments, train, "meshop train cases/ --target p:point --model CANO --epochs 50 --out runs/a"),
+    "evaluate": (_evaluate_arguments, evaluate_, "meshop evaluate runs/a/checkpoints/best.ckpt"),
+    "predict": (_predict_arguments, predict, "meshop predict runs/a/checkpoints/best.ckpt new.vtu --out predictions"),
+    "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p"),
+    "demo": (_demo_arguments, demo, "meshop demo"),
+}
+
+
+def _parser(argv: Sequence[str]) -> ArgumentParser:
+    parser = ArgumentParser(prog="meshop", description=__doc__, exit_on_error=False)
+    parser.add_argument("--version", action="store_true", help="print the version")
+    verbs = parser.add_subcommands(required=False, dest="verb")
+    for verb, (add_arguments, run, example) in VERBS.items():
+        summary = (run.__doc__ or "").splitlines()[0]
+        sub = ArgumentParser(description=summary, epilog=f"example: {example}", exit_on_error=False)
+        if verb in argv:  # the others' arguments would import torch, Lightning and VTK for nothing
+            add_arguments(sub)
+        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        verbs.add_subcommand(verb, sub, help=summary)
+    return parser
+
+
+def _one_sentence(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
+    if isinstance(error, InputError):
+        return text
+    if isinstance(error, ArgumentError):
+        lines = [line.strip(" -:") for line in text.splitlines()]
+        telling = [
+            s for s in lines if s.startswith(("Option", "Problem", "Expected a dot", "Key", "Unrecognized", "Failed"))
+        ]
+        return (
+            "; ".join(telling[-2:] if telling else [s for s in lines if s]) + " (meshop VERB --help lists the options)"
+        )
+    if isinstance(error, OSError):
+        return f"{error.strerror or text}{f': {error.filename}' if error.filename else ''}"
+    return f"{type(error).__name__}: {' '.join(text.split())} (--debug shows where)"
+
+
+def _build_model(choice: Namespace, spec: Any, seed: int) -> Any:
+    from importlib import import_module
+
+    import torch
+
+    module, _, name = choice.class_path.rpartition(".")
+    torch.manual_seed(seed)
+    arguments = choice.init_args.as_dict() | {"in_channels": spec.in_channels, "out_channels": spec.out_channels}
+    return getattr(import_module(module), name)(**arguments)
+
+
+def _device(name: str) -> Any:
+    import torch
+
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+
+
+def _loggers(names: Sequence[str], out: Path) -> list[Any]:
+    from pytorch_lightning import loggers
+
+    made = []
+    for name in names:
+        try:
+            made.append(
+                loggers.TensorBoardLogger(out, name="tensorboard", version="")
+                if name == "tensorboard"
+                else loggers.WandbLogger(save_dir=out)
+            )
+        except ModuleNotFoundError as error:
+            raise InputError(f"--logger {name} needs the package {name}: pip install {name}") from error
+    return made
+
+
+def _refuse_other_run(out: Path) -> None:
+    if (out / "checkpoints" / "last.ckpt").exists():
+        raise InputError(f"{out} holds a run already; continue it with --resume or choose another --out")
+
+
+def _write_run(out: Path, options: Namespace, data: Any) -> None:
+    """Write what the run is before it starts: its options, the split by case name, and the versions."""
+    import yaml
+
+    from meshop.train import versions
+
+    plain = {k: v for k, v in options.as_dict().items() if k not in ("config", "debug", "dry_run", "resume")}
+    (out / "config.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
+    names = {part: [data[i].name for i in ids] for part, ids in data.splits.items()}
+    (out / "splits.json").write_text(json.dumps(names, indent=1))
+    (out / "environment.txt").write_text("".join(f"{k} {v}\n" for k, v in versions().items()))
+
+
+def _report(rows: list[dict[str, Any]], path: str | Path | None) -> None:
+    """Print the mean error of each field and write all rows to a CSV."""
+    from meshop.train import summarise
+
+    table = summarise(rows)
+    columns = list(next(iter(table.values())))
+    print(f"{'test error':<20}" + "".join(f"{c:>22}" for c in columns))
+    for name, values in table.items():
+        print(f"{name:<20}" + "".join(f"{values[c]:>22.4g}" for c in columns))
+    if path is not None:
+        partial = Path(f"{path}.part")
+        with partial.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        os.replace(partial, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,470 @@
+"""Training on PyTorch Lightning: :class:`Surrogate`, :class:`Recipe`, :func:`fit` and :func:`evaluate`."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+import platform
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint
+from torch import Tensor, nn
+from torch.utils.data import Sampler
+from torch_geometric.data import Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.transforms import BaseTransform
+
+import meshop
+from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
+from meshop.data import FieldSpec, InputError, MeshData
+from meshop.metrics import relative_l2
+from meshop.nn import Normalizer, call
+
+log = logging.getLogger("meshop")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a surrogate is trained: AdamW, one learning-rate cycle over all steps, relative L2 loss.
+
+    Args:
+        epochs: passes over the training set.
+        batch_size: meshes in one step.
+        lr: peak learning rate of the cycle.
+        weight_decay: of AdamW.
+        clip: largest norm of the gradient; 0 does not clip.
+        accumulate: batches whose gradients are averaged into one step.
+        ema: decay of an exponential moving average of the weights, which is then what is validated, saved and used.
+        patience: stop after this many epochs without a better validation loss.
+        precision: ``32``, or ``bf16-mixed`` and ``16-mixed`` for autocast (sums over nodes stay float32).
+        seed: of the initial weights, the order of the meshes and dropout.
+    """
+
+    epochs: int = 100
+    batch_size: int = 4
+    lr: float = 1e-3
+    weight_decay: float = 1e-5
+    clip: float = 1.0
+    accumulate: int = 1
+    ema: float | None = None
+    patience: int | None = None
+    precision: Literal["32", "bf16-mixed", "16-mixed"] = "32"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulate"):
+            if getattr(self, name) < 1:
+                raise InputError(f"Expected --{name} of at least 1 (got {getattr(self, name)})")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise InputError(f"Expected --ema between 0 and 1, 0.999 say (got {self.ema})")
+
+
+class Surrogate(pl.LightningModule):
+    r"""A model together with all that turns a raw mesh into its input and its output into named fields.
+
+    .. math::
+        \hat y = \sigma_y\, f\Big(\frac{[x \,|\, p] - \mu_x}{\sigma_x}\Big) + \mu_y
+
+    with :math:`x` the packed node fields, :math:`p` the graph's parameters at each of its nodes, and means and
+    deviations of the training set. The loss is the relative L2 error in physical units, one term a field:
+
+    .. math::
+        \mathcal L = \frac1{|F|}\sum_{f \in F} \frac1B \sum_{b=1}^{B}
+        \frac{\lVert \hat y_{b,f} - y_{b,f}\rVert_2}{\lVert y_{b,f}\rVert_2}
+
+    Args:
+        model: any module that :func:`meshop.nn.call` can call, with ``spec.in_channels`` inputs and
+            ``spec.out_channels`` outputs a node: meshop's models and PyG's alike.
+        spec: which fields enter and leave.
+        transform: what builds the graph of a raw mesh (edges, measure); applied to new files by :meth:`prepare`.
+        recipe: how it is trained.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        spec: FieldSpec,
+        transform: BaseTransform | None = None,
+        recipe: Recipe | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.spec = spec
+        self.recipe = recipe or Recipe()
+        self.x_norm = Normalizer(spec.in_channels)
+        self.y_norm = Normalizer(spec.out_channels)
+        self._transform = transform
+        self._origin = {
+            "model": rebuildable(model),
+            "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
+            "transform": None if transform is None else describe(transform),
+        }
+
+    def _features(self, data: Data) -> Tensor:
+        if not self.spec.params:
+            return data.x
+        batch = data.batch if data.batch is not None else data.x.new_zeros(data.x.size(0), dtype=torch.long)
+        return torch.cat([data.x, data.params[batch]], dim=1)  # [N, F + P]
+
+    def forward(self, data: Data) -> Tensor:
+        """Predict the packed targets [N, T] of a mesh or a batch, in physical units."""
+        data = data.__copy__()
+        data.x = self.x_norm(self._features(data))
+        return self.y_norm.inverse(call(self.model, data).float())
+
+    def errors(self, data: Data, prediction: Tensor | None = None) -> dict[str, Tensor]:
+        """Relative L2 error of each field and graph: ``{field: [B]}``."""
+        prediction = self(data) if prediction is None else prediction
+        batch = data.batch if "batch" in data else None
+        size = data.num_graphs if "batch" in data else 1
+        pairs = zip(self.spec.unpack(prediction).items(), self.spec.unpack(data.y).values(), strict=True)
+        return {name: relative_l2(p, y, batch=batch, batch_size=size) for (name, p), y in pairs}
+
+    def training_step(self, batch: Data, batch_idx: int) -> Tensor:
+        loss = torch.stack([e.mean() for e in self.errors(batch).values()]).mean()
+        if not bool(loss.isfinite()):
+            cases = ", ".join(batch.name) if "name" in batch else "one of its meshes"
+            raise InputError(
+                f"The loss became {loss.item()} at step {self.global_step} of epoch {self.current_epoch} ({cases}); "
+                "lower --lr, raise --clip towards 1 or train with --precision 32"
+            )
+        self.log("train_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=batch.num_graphs)
+        return loss
+
+    def validation_step(self, batch: Data, batch_idx: int) -> None:
+        errors = self.errors(batch)
+        for name, error in errors.items():
+            self.log(f"val_{name}", error.mean(), batch_size=batch.num_graphs)
+        total = torch.stack([e.mean() for e in errors.values()]).mean()
+        self.log("val_loss", total, prog_bar=True, batch_size=batch.num_graphs)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay)
+        steps = int(self.trainer.estimated_stepping_batches)
+        cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=self.recipe.lr, total_steps=max(steps, 2))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": cycle, "interval": "step"}}
+
+    def on_train_epoch_start(self) -> None:
+        # Dropout of an epoch depends on the seed and the epoch alone, so that a resumed run repeats it.
+        torch.manual_seed(self.recipe.seed + 1_000_003 * (self.current_epoch + 1))
+
+    def fit_normalizers(self, data: Sequence[Data]) -> None:
+        """Set the means and deviations from the packed meshes of a training set."""
+        for mesh in data:
+            self.x_norm.fit(self._features(mesh))
+            self.y_norm.fit(mesh.y)
+
+    def prepare(self, mesh: MeshData, where: str = "the mesh", targets: bool = False) -> MeshData:
+        """Build the graph of a raw mesh and pack its fields, as was done for the training set."""
+        if mesh.dim != self.spec.dim:
+            raise InputError(f"The checkpoint was trained on {self.spec.dim}-D meshes; {where} is {mesh.dim}-D")
+        return self.spec.pack(self._transform(mesh) if self._transform else mesh, where, targets)
+
+    @torch.inference_mode()
+    def predict(self, data: MeshData) -> MeshData:
+        """Predict on a prepared mesh and return it with the field ``p_pred`` for each target ``p``.
+
+        Where the truth is known there is also the signed error ``p_error``, prediction minus truth. The file's own
+        arrays stay as they are.
+        """
+        training, device = self.training, data.pos.device
+        self.eval()
+        prediction = self(data.to(self.device)).to(device)
+        self.train(training)
+        out: MeshData = data.to(device).__copy__()
+        key = "point_data" if self.spec.location == "point" else "cell_data"
+        arrays = out[key].__copy__()
+        truth = self.spec.unpack(data.y.to(device)) if "y" in data else {}
+        for name, value in self.spec.unpack(prediction).items():
+            arrays[f"{name}_pred"] = value
+            if name in truth:
+                arrays[f"{name}_error"] = value - truth[name]
+        out[key] = arrays
+        return out
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["meshop"] = {
+            "format": 1,
+            **self._origin,
+            "spec": self.spec.to_dict(),
+            "recipe": asdict(self.recipe),
+            "versions": versions(),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path, model: nn.Module | None = None) -> Surrogate:
+        """Load a checkpoint of :func:`fit`; nothing in it is executed.
+
+        Args:
+            path: a ``.ckpt`` file.
+            model: the architecture, only needed when the checkpoint could not describe it.
+        """
+        state = read_checkpoint(path)
+        about = state["meshop"]
+        if model is None:
+            if about["model"] is None:
+                raise InputError(
+                    f"{path} holds a {about['model_class']}, which cannot be built from its attributes; pass model="
+                )
+            model = build(about["model"])
+        transform = None if about["transform"] is None else build(about["transform"])
+        surrogate = cls(model, FieldSpec.from_dict(about["spec"]), transform, Recipe(**about["recipe"]))
+        try:
+            surrogate.load_state_dict(state["state_dict"])
+        except RuntimeError as error:
+            raise InputError(f"The weights in {path} do not fit {type(model).__name__}: {error}") from error
+        return surrogate.eval()
+
+
+class Shuffle(Sampler[int]):
+    """A new order every epoch that depends on the seed and the epoch alone, so that a resumed run repeats it."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed, self.epoch = size, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:  # called by Lightning
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + 1_000_003 * (self.epoch + 1))
+        yield from torch.randperm(self.size, generator=generator).tolist()
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class EpochLog(pl.Callback):
+    """Write ``metrics.csv``, a row an epoch, and log one line an epoch; a resumed run continues the file.
+
+    Columns: epoch, step, lr, train_loss, the validation errors, seconds since the (resumed) start, peak memory in GB.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.start, self.rows = time.perf_counter(), []
+        if self.path.exists() and trainer.current_epoch > 0:
+            with self.path.open(newline="") as file:
+                self.rows = [r for r in csv.DictReader(file) if int(r["epoch"]) <= trainer.current_epoch]
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        metrics = {k: f"{float(v):.6g}" for k, v in sorted(trainer.callback_metrics.items())}
+        lr = trainer.optimizers[0].param_groups[0]["lr"]
+        epoch, seconds = trainer.current_epoch + 1, time.perf_counter() - self.start
+        row = {"epoch": epoch, "step": trainer.global_step, "lr": f"{lr:.3g}", **metrics}
+        row |= {"seconds": f"{seconds:.1f}", "memory_gb": f"{peak_memory():.2f}"}
+        self.rows.append(row)
+        names = list(dict.fromkeys(k for r in self.rows for k in r))
+        partial = self.path.with_suffix(".csv.part")
+        with partial.open("w", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(self.rows)
+        os.replace(partial, self.path)
+        shown = "  ".join(f"{k} {v}" for k, v in metrics.items())
+        log.info("epoch %d/%d  %s  lr %.2g  %.0f s", epoch, trainer.max_epochs, shown, lr, seconds)
+
+
+def fit(
+    surrogate: Surrogate,
+    train: Sequence[Data],
+    val: Sequence[Data] | None = None,
+    out: str | Path = "runs/train",
+    *,
+    select: bool = True,
+    resume: bool = False,
+    device: str = "auto",
+    workers: int = 0,
+    loggers: Sequence[Any] = (),
+    callbacks: Sequence[pl.Callback] = (),
+) -> Surrogate:
+    """Train a surrogate and write the run into a directory.
+
+    The directory gets ``metrics.csv`` and ``checkpoints/last.ckpt``, rewritten after every epoch, and
+    ``checkpoints/best.ckpt``, the epoch of the smallest validation loss.
+
+    Args:
+        surrogate: what is trained, in place.
+        train: packed meshes (a data set of :mod:`meshop.datasets`, or a list).
+        val: packed meshes that are evaluated after every epoch.
+        out: directory of the run.
+        select: whether ``val`` may choose ``best.ckpt`` and stop early; ``False`` when it is the test set.
+        resume: continue from ``last.ckpt``; the weights become those of an uninterrupted run.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        workers: processes that load meshes.
+        loggers: Lightning loggers beside ``metrics.csv``.
+        callbacks: further Lightning callbacks.
+
+    Returns:
+        The surrogate with its last weights (their moving average with ``ema``).
+
+    Raises:
+        InputError: the directory holds another run, there is nothing to train on, or the loss is not finite.
+    """
+    recipe, out = surrogate.recipe, Path(out)
+    last = out / "checkpoints" / "last.ckpt"
+    if len(train) == 0:
+        raise InputError("Expected at least one mesh to train on (got none)")
+    if recipe.patience is not None and (val is None or len(val) == 0 or not select):
+        raise InputError("--patience needs a validation split; give one, as in --split 0.8/0.1/0.1")
+    if last.exists() and not resume:
+        raise InputError(f"{out} holds a run already; continue it with --resume or choose another --out")
+    if resume and last.exists():
+        before = Recipe(**read_checkpoint(last)["meshop"]["recipe"])
+        changed = [k for k, v in asdict(recipe).items() if v != getattr(before, k)]
+        if changed:
+            was = ", ".join(f"{k} {getattr(before, k)}, not {getattr(recipe, k)}" for k in changed)
+            raise InputError(f"--resume continues the run in {out} as it was begun: {was}")
+    last.parent.mkdir(parents=True, exist_ok=True)
+    if not (resume and last.exists()):
+        surrogate.fit_normalizers(train)
+    own: list[pl.Callback] = [
+        EpochLog(out / "metrics.csv"),
+        ModelCheckpoint(
+            last.parent, filename="last", save_top_k=1, save_on_train_epoch_end=True, enable_version_counter=False
+        ),
+    ]
+    selects = val is not None and len(val) > 0 and select
+    if selects:
+        own.append(
+            ModelCheckpoint(
+                last.parent, filename="best", monitor="val_loss", save_top_k=1, enable_version_counter=False
+            )
+        )
+    if recipe.patience is not None:
+        own.append(EarlyStopping("val_loss", patience=recipe.patience))
+    if recipe.ema is not None:
+        own.append(EMAWeightAveraging(decay=recipe.ema, use_buffers=False))
+    shared: dict[str, Any] = {"batch_size": recipe.batch_size, "num_workers": workers}
+    shared |= {"persistent_workers": True} if workers else {}
+    loader = DataLoader(train, sampler=Shuffle(len(train), recipe.seed), **shared)  # type: ignore[arg-type]
+    val_loader = DataLoader(val, **shared) if val is not None and len(val) > 0 else None  # type: ignore[arg-type]
+    accelerator, _, index = device.partition(":")
+    with _quiet():
+        trainer = pl.Trainer(
+            max_epochs=recipe.epochs,
+            accelerator={"cuda": "gpu"}.get(accelerator, accelerator),
+            devices=[int(index)] if index else ("auto" if accelerator == "auto" else 1),
+            precision=recipe.precision if recipe.precision != "32" else "32-true",
+            gradient_clip_val=recipe.clip or None,
+            accumulate_grad_batches=recipe.accumulate,
+            logger=list(loggers) or False,
+            callbacks=[*own, *callbacks],
+            enable_progress_bar=sys.stderr.isatty(),
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            default_root_dir=out,
+        )
+        try:
+            start = last if resume and last.exists() else None
+            trainer.fit(surrogate, loader, val_loader, ckpt_path=start, weights_only=True)
+        except SystemExit:  # Lightning's answer to Ctrl-C
+            epoch = f"epoch {trainer.current_epoch + 1} of {recipe.epochs}"
+            raise KeyboardInterrupt(f"stopped in {epoch}; continue with --resume") from None
+    return surrogate.eval()
+
+
+def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) -> list[dict[str, Any]]:
+    """Relative L2 error of every field on every mesh, beside that of the mean of the training set.
+
+    Returns:
+        One row a mesh and field: ``name``, ``field``, ``relative_l2`` (every node weighs the same),
+        ``relative_l2_measure`` (nodes weigh their measure, when the meshes have one), ``mean_predictor``.
+    """
+    rows: list[dict[str, Any]] = []
+    surrogate.eval()
+    with torch.inference_mode():
+        for batch in DataLoader(data, batch_size=batch_size):  # type: ignore[arg-type]
+            prediction = surrogate(batch.to(surrogate.device))
+            names = batch.name if "name" in batch else [str(len(rows) + i) for i in range(batch.num_graphs)]
+            mean = surrogate.y_norm.inverse(torch.zeros_like(prediction))
+            own, reference = surrogate.errors(batch, prediction), surrogate.errors(batch, mean)
+            weighted = _weighted_errors(surrogate.spec, batch, prediction)
+            for b, name in enumerate(names):
+                for field in own:
+                    row = {"name": name, "field": field, "relative_l2": float(own[field][b])}
+                    row |= {"relative_l2_measure": float(weighted[field][b])} if weighted else {}
+                    rows.append(row | {"mean_predictor": float(reference[field][b])})
+    return rows
+
+
+def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Mean over meshes of each number of :func:`evaluate`, a field: ``{"p": {"relative_l2": 0.01, ...}}``."""
+    fields = list(dict.fromkeys(r["field"] for r in rows))
+    table = {}
+    for field in fields:
+        chosen = [r for r in rows if r["field"] == field]
+        keys = [k for k in chosen[0] if k not in ("name", "field")]
+        table[field] = {k: sum(r[k] for r in chosen) / len(chosen) for k in keys}
+    return table
+
+
+def estimate_memory(surrogate: Surrogate, batch: Data) -> dict[str, float]:
+    """Memory of one training step in GB: weights with gradients and Adam's moments, and activations of one batch."""
+    saved: dict[int, int] = {}
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    own = {p.untyped_storage().data_ptr() for p in surrogate.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda t: t):
+        error = torch.stack([e.mean() for e in surrogate.errors(batch).values()]).mean()
+    error.backward()
+    surrogate.zero_grad(set_to_none=True)
+    weights = sum(p.numel() * p.element_size() for p in surrogate.parameters())
+    activations = sum(size for pointer, size in saved.items() if pointer not in own)
+    return {"weights": 4 * weights / 1e9, "activations": activations / 1e9, "loss": float(error)}
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run depends on."""
+    packages = {"meshop": meshop, "torch": torch, "torch_geometric": sys.modules["torch_geometric"], "lightning": pl}
+    return {"python": platform.python_version()} | {k: str(v.__version__) for k, v in packages.items()}
+
+
+def peak_memory() -> float:
+    """Largest memory of this process so far, in GB: of the GPU when one is used, else resident."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated() > 0:
+        return torch.cuda.max_memory_allocated() / 1e9
+    scale = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 1e9
+
+
+def _weighted_errors(spec: FieldSpec, batch: Data, prediction: Tensor) -> dict[str, Tensor]:
+    if "measure" not in batch:
+        return {}
+    pairs = zip(spec.unpack(prediction).items(), spec.unpack(batch.y).values(), strict=True)
+    return {
+        name: relative_l2(p, y, batch=batch.batch, measure=batch.measure, batch_size=batch.num_graphs)
+        for (name, p), y in pairs
+    }
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Lightning's errors; drop its adverts and its advice on worker counts and directories."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        for advice in (
+            "does not have many workers",
+            "exists and is not empty",
+            "number of training batches",
+            "not used",
+        ):
+            warnings.filterwarnings("ignore", f".*{advice}")
+        yield
