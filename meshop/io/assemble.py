@@ -1,0 +1,85 @@
+"""From the raw arrays of any reader to a checked :class:`~meshop.data.MeshData`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from meshop.data import Arrays, InputError, MeshData, in_plane_axes
+
+
+def assemble(
+    points: Any,
+    cell_type: Any,
+    cell_size: Any,
+    cell_index: Any,
+    polyhedra: Any = None,
+    point_data: Mapping[str, Any] | None = None,
+    cell_data: Mapping[str, Any] | None = None,
+    field_data: Mapping[str, Any] | None = None,
+    dim: int = 3,
+) -> MeshData:
+    """Copy arrays into a :class:`~meshop.data.MeshData` and check that they fit.
+
+    Numbers become native-endian, contiguous tensors of their own dtype; connectivity becomes int64, whatever integers
+    it was; integer coordinates become float64. ``points`` keeps its precision, ``pos`` is its float32 copy.
+
+    Args:
+        points: coordinates [P, 1 to 3]; missing columns are zero.
+        cell_type: VTK code of each cell [C].
+        cell_size: number of nodes of each cell [C].
+        cell_index: node numbers one after another [K].
+        polyhedra: (cell, face, node) triples [3, S].
+        point_data: arrays [P, ...] by name.
+        cell_data: arrays [C, ...] by name.
+        field_data: arrays of any length by name.
+        dim: number of coordinates in ``pos``; 2 takes the two axes of the coordinate plane in which the points lie.
+
+    Raises:
+        InputError: no points, a node number out of range, an array of the wrong length, or a mesh that lies in no
+            coordinate plane where ``dim`` is 2.
+    """
+    if dim not in (2, 3):
+        raise InputError(f"Expected dim 2 or 3 (got {dim})")
+    points = np.array(points, dtype=None if np.asarray(points).dtype.kind == "f" else np.float64)
+    points = points.astype(np.promote_types(points.dtype.newbyteorder("="), np.float32))
+    if points.ndim != 2 or not 1 <= points.shape[1] <= 3:
+        raise InputError(f"Expected points of shape [P, 3] (got {list(points.shape)})")
+    if len(points) == 0:
+        raise InputError("Expected a mesh (got one without points)")
+    points3 = torch.from_numpy(np.pad(points, ((0, 0), (0, 3 - points.shape[1]))))
+    axes = [0, 1, 2] if dim == 3 else in_plane_axes(points3)
+    if axes is None:
+        extent = ", ".join(f"{float(e):g}" for e in points3.amax(0) - points3.amin(0))
+        raise InputError(f"Expected a mesh in a coordinate plane (got extents {extent}); read it as 3-D (--dim 3)")
+    data = MeshData(
+        pos=points3[:, axes].float(),
+        points=points3,
+        cell_type=integers(cell_type, "cell types"),
+        cell_size=integers(cell_size, "cell sizes"),
+        cell_index=integers(cell_index, "node numbers"),
+        polyhedra=integers(np.empty((3, 0), int) if polyhedra is None else polyhedra, "faces"),
+        point_data=Arrays({name: np.array(v) for name, v in (point_data or {}).items()}),
+        cell_data=Arrays({name: np.array(v) for name, v in (cell_data or {}).items()}),
+        field_data=Arrays({name: np.array(v) for name, v in (field_data or {}).items()}),
+    )
+    data.validate()
+    return data
+
+
+def integers(values: Any, what: str) -> Tensor:
+    """Copy integers of any kind to int64, refusing those that do not fit.
+
+    >>> integers(np.array([0, 7], dtype=">u4"), "node numbers")
+    tensor([0, 7])
+    """
+    values = np.asarray(values)
+    if values.size == 0:
+        return torch.zeros(values.shape, dtype=torch.long)
+    if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int64).max:
+        raise InputError(f"Expected integers as {what} (got {values.dtype} up to {values.max()})")
+    return torch.from_numpy(values.astype(np.int64))

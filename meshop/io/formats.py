@@ -1,0 +1,138 @@
+"""Mesh files: one table of formats, one function to read and one to write."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from meshop.data import Arrays, InputError, MeshData, did_you_mean, in_plane_axes
+from meshop.io.vtk import read_vtk, write_grid
+
+
+class Format(NamedTuple):
+    """A row of :data:`FORMATS`: a name, how to read (path, dim) and how to write (path, data, binary)."""
+
+    name: str
+    read: Callable[[Path, int], MeshData]
+    write: Callable[[Path, MeshData, bool], None]
+
+
+# To add a format, add a row.
+FORMATS: dict[str, Format] = {
+    ".vtu": Format("VTK unstructured grid", read_vtk, write_grid),
+    ".vtk": Format("VTK legacy", read_vtk, write_grid),
+}
+
+
+def read_mesh(path: str | os.PathLike[str], dim: int = 3) -> MeshData:
+    """Read a mesh file: its cells in file order and all its arrays under their names.
+
+    ``points`` holds the file's coordinates in the file's precision; ``pos`` is their float32 copy, which far from the
+    origin (UTM coordinates of 5e5 m, say) resolves centimetres only.
+
+    Args:
+        path: the file; its extension says which row of ``meshop.io.FORMATS`` reads it.
+        dim: number of coordinates in ``pos``; 2 takes the two axes of the coordinate plane in which the points lie.
+
+    Raises:
+        InputError: no such file, an unknown extension, a file that is broken or holds no mesh.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "square.vtu")
+    >>> square = MeshData.from_cells([[0.0, 0], [1, 0], [1, 1], [0, 1]], cell_type=[9], cells=[[0, 1, 2, 3]])
+    >>> write_mesh(path, square, point_data={"p": [1.0, 2.0, 3.0, 4.0]})
+    >>> read_mesh(path, dim=2).point_data
+    Arrays(p=[4])
+    """
+    path = Path(path)
+    form = _format(path)
+    with _named(f"Cannot read '{path}'"):
+        if not path.exists():
+            raise InputError("there is no such file")
+        if path.is_dir():
+            raise InputError("it is a directory, not a mesh file")
+        if path.stat().st_size == 0:
+            raise InputError("the file is empty")
+        return form.read(path, dim)
+
+
+def write_mesh(
+    path: str | os.PathLike[str],
+    data: MeshData,
+    point_data: Mapping[str, Any] | None = None,
+    cell_data: Mapping[str, Any] | None = None,
+    binary: bool = True,
+) -> None:
+    """Write a mesh with the points, cells and arrays it was read with, and further arrays beside them.
+
+    The file appears under its name when it is complete, or not at all. Files hold vectors with three components:
+    further arrays with two, on a mesh read with ``dim=2``, are put into the mesh's plane with zero normal to it.
+
+    Args:
+        path: the file; its extension says which row of ``meshop.io.FORMATS`` writes it.
+        data: the mesh; it is left as it is.
+        point_data: further arrays [P, ...] by name.
+        cell_data: further arrays [C, ...] by name.
+        binary: binary or text, where the format has both.
+
+    Raises:
+        InputError: an unknown extension, a name the mesh already has, an array of the wrong length, a cell or an array
+            the format cannot carry, a full disk.
+    """
+    path = Path(path)
+    form = _format(path)
+    with _named(f"Cannot write '{path}'"):
+        out = _with_arrays(data, point_data or {}, cell_data or {})
+        if path.is_dir() or not path.parent.is_dir():
+            raise InputError("it is a directory" if path.is_dir() else f"there is no directory '{path.parent}'")
+        part = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+        try:
+            form.write(part, out, binary)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _format(path: Path) -> Format:
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(
+            f"Expected a mesh file with one of the extensions {', '.join(FORMATS)} (got '{path}')"
+            f"{did_you_mean(suffix, list(FORMATS))}"
+        )
+    return FORMATS[suffix]
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Put the file's name before what is wrong with it."""
+    try:
+        yield
+    except (InputError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"{what}: {reason}") from error
+
+
+def _with_arrays(data: MeshData, point_data: Mapping[str, Any], cell_data: Mapping[str, Any]) -> MeshData:
+    """A shallow copy of a mesh with further arrays."""
+    out: MeshData = data.__copy__()
+    out.point_data, out.cell_data = Arrays(data.point_data), Arrays(data.cell_data)
+    for what, further, arrays in (("point", point_data, out.point_data), ("cell", cell_data, out.cell_data)):
+        for name, array in further.items():
+            if name in arrays:
+                raise InputError(f"the mesh has a {what} field '{name}' already; choose another name")
+            arrays[name] = _in_space(Arrays({name: array})[name], data)
+    return out
+
+
+def _in_space(array: Any, data: MeshData) -> Any:
+    """Vectors of a plane [n, 2] as vectors of space [n, 3]."""
+    if data.dim != 2 or array.ndim != 2 or array.shape[1] != 2:
+        return array
+    out = array.new_zeros(array.shape[0], 3)
+    out[:, in_plane_axes(data.points) or [0, 1]] = array
+    return out

@@ -1,0 +1,210 @@
+"""Between :class:`~meshop.data.MeshData` and VTK's data sets, and VTK's own files; the one place that knows VTK."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from meshop.data import InputError, MeshData
+from meshop.geometry import POLYHEDRON
+from meshop.geometry.cells import faces_of
+from meshop.io.assemble import assemble
+
+if TYPE_CHECKING:
+    import pyvista as pv
+
+# what VTK's poly data calls its cells, in the order in which it numbers them, and their codes by number of nodes
+_POLY_CELLS = {
+    "Verts": ({1: 1}, 2),
+    "Lines": ({2: 3}, 4),
+    "Polys": ({3: 5, 4: 9}, 7),
+    "Strips": ({}, 6),
+}
+
+
+def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
+    """Copy a pyvista (or plain VTK) data set: cells in its order, all arrays under their names.
+
+    Poly data, structured, rectilinear and image grids become the same cells unstructured; a multi-block is read when it
+    has one block that is not empty. The data set is left as it is.
+
+    Args:
+        mesh: any ``pyvista.DataSet`` or ``pyvista.MultiBlock``.
+        dim: number of coordinates in ``pos``; 2 takes the two axes of the coordinate plane in which the points lie.
+
+    Raises:
+        InputError: not one mesh, a mesh without points, or one that lies in no coordinate plane where ``dim`` is 2.
+
+    >>> import pyvista as pv
+    >>> from_pyvista(pv.Plane(i_resolution=2, j_resolution=2)).num_cells
+    4
+    """
+    import pyvista as pv
+
+    mesh = pv.wrap(mesh)
+    if isinstance(mesh, pv.MultiBlock):
+        blocks = [b for b in mesh.recursive_iterator(skip_none=True) if b.n_points]
+        if len(blocks) != 1:
+            raise InputError(f"Expected one mesh (got {len(blocks)} blocks); save the block you need as its own file")
+        mesh = blocks[0]
+    if not isinstance(mesh, pv.DataSet):
+        raise InputError(f"Expected a mesh (got {type(mesh).__name__})")
+    polyhedra = None
+    if isinstance(mesh, pv.PolyData):
+        cell_type, cell_size, cell_index = _poly_cells(mesh)
+    else:
+        mesh = mesh.cast_to_unstructured_grid()
+        cell_type = mesh.celltypes
+        cell_size, cell_index = _cell_array(mesh.GetCells())
+        if POLYHEDRON in mesh.distinct_cell_types:
+            polyhedra = _face_stream(mesh)
+    return assemble(
+        mesh.points,
+        cell_type,
+        cell_size,
+        cell_index,
+        polyhedra,
+        dict(mesh.point_data.items()),
+        dict(mesh.cell_data.items()),
+        dict(mesh.field_data.items()),
+        dim,
+    )
+
+
+def to_pyvista(data: MeshData) -> pv.UnstructuredGrid:
+    """Copy a mesh to a ``pyvista.UnstructuredGrid``: the file's points and cells in file order, all arrays.
+
+    VTK knows no float16 and no bool: these become float32 and uint8. Arrays with more than two dimensions are flattened
+    to [count, components].
+
+    Raises:
+        InputError: the mesh contradicts itself, or an array is complex.
+
+    >>> square = MeshData.from_cells([[0.0, 0], [1, 0], [1, 1], [0, 1]], cell_type=[9], cells=[[0, 1, 2, 3]])
+    >>> to_pyvista(square).n_cells
+    1
+    """
+    import pyvista as pv
+    from vtkmodules.util.numpy_support import numpy_to_vtk
+
+    data.validate()
+    grid = pv.UnstructuredGrid()
+    grid.points = data.points.detach().cpu().numpy().copy()
+    types = numpy_to_vtk(data.cell_type.cpu().numpy().astype(np.uint8), deep=True)
+    cells = _to_cell_array(data.cell_size, data.cell_index)
+    if data.polyhedra.numel():
+        cell, size, node = faces_of(data.polyhedra)
+        count = cell.bincount(minlength=data.num_cells)
+        grid.SetPolyhedralCells(
+            types, cells, _to_cell_array(count, torch.arange(cell.numel())), _to_cell_array(size, node)
+        )
+    else:
+        grid.SetCells(types, cells)
+    for arrays, target in (
+        (data.point_data, grid.point_data),
+        (data.cell_data, grid.cell_data),
+        (data.field_data, grid.field_data),
+    ):
+        for name, array in arrays.items():
+            target.set_array(to_numpy(array, name), name, deep_copy=True)
+    for target in (grid.point_data, grid.cell_data):
+        target.active_scalars_name = None
+    return grid
+
+
+def to_numpy(array: Tensor | np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """An array as files can carry it: at most two dimensions, no float16, no bool."""
+    if isinstance(array, Tensor):
+        array = array.detach().cpu()
+        array = (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
+    if array.dtype.kind == "c":
+        raise InputError(f"Expected real values in field '{name}' (got {array.dtype}); save real and imaginary parts")
+    if array.dtype.kind == "b":
+        array = array.astype(np.uint8)
+    return array.reshape(len(array), -1) if array.ndim > 2 else array
+
+
+def read_vtk(path: Path, dim: int) -> MeshData:
+    """Read any file for which VTK has a reader."""
+    import pyvista as pv
+
+    with _one_error():
+        mesh = pv.read(path)
+    return from_pyvista(mesh, dim)
+
+
+def write_grid(path: Path, data: MeshData, binary: bool) -> None:
+    """Write VTK's unstructured grids (VTU, legacy VTK)."""
+    grid = to_pyvista(data)
+    with _one_error():
+        grid.save(path, binary=binary)
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """Turn what VTK would print into one :class:`~meshop.data.InputError`."""
+    import pyvista as pv
+
+    with pv.VtkErrorCatcher(send_to_logging=False) as caught:
+        try:
+            yield
+        except Exception as error:
+            raise InputError(_first_line(str(error))) from error
+    if caught.error_events:
+        raise InputError(_first_line(caught.error_events[0].alert))
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no reason given"])[0]
+
+
+def _cell_array(cells: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Sizes and node numbers of a vtkCellArray."""
+    from vtkmodules.util.numpy_support import vtk_to_numpy
+
+    if cells is None or cells.GetNumberOfCells() == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.diff(vtk_to_numpy(cells.GetOffsetsArray())), vtk_to_numpy(cells.GetConnectivityArray())
+
+
+def _to_cell_array(size: Tensor, index: Tensor) -> Any:
+    from vtkmodules.util.numpy_support import numpy_to_vtkIdTypeArray
+    from vtkmodules.vtkCommonDataModel import vtkCellArray
+
+    offsets = np.concatenate([[0], size.cpu().numpy().cumsum()])
+    cells = vtkCellArray()
+    cells.SetData(
+        numpy_to_vtkIdTypeArray(offsets, deep=True), numpy_to_vtkIdTypeArray(index.cpu().numpy().copy(), deep=True)
+    )
+    return cells
+
+
+def _poly_cells(mesh: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    types, sizes, indices = [], [], []
+    for name, (codes, otherwise) in _POLY_CELLS.items():
+        size, index = _cell_array(getattr(mesh, f"Get{name}")())
+        code = np.full(len(size), otherwise)
+        for count, special in codes.items():
+            code[size == count] = special
+        types.append(code)
+        sizes.append(size)
+        indices.append(index)
+    return np.concatenate(types), np.concatenate(sizes), np.concatenate(indices)
+
+
+def _face_stream(grid: Any) -> np.ndarray[Any, Any]:
+    """(cell, face, node) triples [3, S] of the polyhedra of a grid."""
+    count, faces = _cell_array(grid.GetPolyhedronFaceLocations())
+    size, node = _cell_array(grid.GetPolyhedronFaces())
+    cell = np.repeat(np.arange(len(count)), count)  # of each face
+    start = (size.cumsum() - size)[faces]
+    size = size[faces]
+    face = np.repeat(np.arange(len(faces)), size)  # of each triple
+    within = np.arange(len(face)) - np.repeat(size.cumsum() - size, size)
+    return np.stack([cell[face], face, node[np.repeat(start, size) + within]])
