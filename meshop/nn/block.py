@@ -1,0 +1,81 @@
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
+
+from meshop.data import InputError
+from meshop.nn.feed_forward import FeedForward
+from meshop.nn.functional import argument_names
+
+
+class Block(nn.Module):
+    r"""The pre-norm residual block around any layer that mixes nodes.
+
+    .. math::
+        h &\leftarrow h + \mathrm{Mixer}(\mathrm{LN}(h)) \\
+        h &\leftarrow h + \mathrm{FFN}(\mathrm{LN}(h))
+
+    The mixer gets the normalised features as its first argument and the others by name, those that it takes: an
+    operator of meshop (``batch, measure, shape``), a convolution of PyG (``edge_index``), a layer of torch (none).
+    The norms are torch's, over the channels of each node; PyG's own default normalises over whole graphs.
+
+    Args:
+        mixer: layer from [N, channels] to [N, channels].
+        channels: size of the features.
+        ffn_ratio: width of the hidden layer of the FFN in units of ``channels``.
+
+    Shapes:
+        - **input:** x [N, channels], and what the mixer needs
+        - **output:** [N, channels]
+
+    Raises:
+        InputError: the mixer needs an argument that no block gets.
+
+    >>> import torch
+    >>> from torch_geometric.nn import SAGEConv
+    >>> block = Block(SAGEConv(8, 8), channels=8)
+    >>> block(torch.ones(3, 8), edge_index=torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([3, 8])
+    """
+
+    def __init__(self, mixer: nn.Module, channels: int, ffn_ratio: int = 2) -> None:
+        super().__init__()
+        names = list(argument_names(mixer).items())[1:]  # the first is x, under whatever name
+        known = ("pos", "edge_index", "batch", "measure", "batch_size", "shape")
+        if missing := [name for name, required in names if required and name not in known]:
+            raise InputError(f"{type(mixer).__name__} needs {', '.join(missing)}; a block has x, {', '.join(known)}")
+        self.mixer = mixer
+        self.channels = channels
+        self.ffn_ratio = ffn_ratio
+        self.taken = [name for name, _ in names if name in known]
+        self.norm1 = nn.LayerNorm(channels)
+        self.norm2 = nn.LayerNorm(channels)
+        self.ffn = FeedForward(channels, ffn_ratio * channels, channels)
+
+    def reset_parameters(self) -> None:
+        for layer in (self.mixer, self.norm1, self.norm2, self.ffn):
+            reset(layer)
+
+    def forward(
+        self,
+        x: Tensor,
+        pos: Tensor | None = None,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        measure: Tensor | None = None,
+        batch_size: int | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Tensor:
+        given = {
+            "pos": pos,
+            "edge_index": edge_index,
+            "batch": batch,
+            "measure": measure,
+            "batch_size": batch_size,
+            "shape": shape,
+        }
+        x = x + self.mixer(self.norm1(x), **{name: given[name] for name in self.taken})
+        return x + self.ffn(self.norm2(x))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.mixer}, ffn_ratio={self.ffn_ratio})"

@@ -1,0 +1,254 @@
+"""What the layers share: filling ``forward`` from a ``Data``, and exact sums over the nodes of each graph of a batch.
+
+Every token-mixing layer here is made of three sums over nodes, written down once:
+
+================================ ======================================================================
+:func:`soft_pool`                nodes to tokens: weighted means over the nodes of each graph
+:func:`soft_unpool`              tokens to nodes, with the same weights
+:func:`segment_attention`        a few queries a graph, softmax over the nodes of that graph
+================================ ======================================================================
+
+They work on :class:`Tiles`, a layout in which no tile holds nodes of two graphs. It makes batches exact and needs no
+loop over graphs, no copy of sizes to the host and no [N, M, d] product.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import Sequential
+from torch_geometric.utils import scatter
+
+from meshop.data import InputError
+
+TILE = 128  # nodes; small enough for graphs of a few hundred nodes, large enough for efficient products
+NODES = 1000.0  # what a graph weighs when it has a measure, see `Tiles`
+
+HOW_TO_MAKE = {
+    "x": "FieldSpec.pack makes it from named fields",
+    "pos": "read_mesh sets it",
+    "edge_index": "meshop.transforms.CellsToEdges() or KNNGraph() makes it",
+    "measure": "meshop.transforms.NodeMeasure() makes it",
+    "shape": "set data.shape = (n1, n2) for a grid in row-major order",
+    "time": "set data.time to one value a graph",
+}
+
+
+def argument_names(module: nn.Module) -> dict[str, bool]:
+    """The names of the arguments of ``module.forward``, and whether each must be given.
+
+    >>> argument_names(nn.Linear(2, 3))
+    {'input': True}
+    """
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
+    if isinstance(module, Sequential):  # its forward takes (*args, **kwargs)
+        return dict.fromkeys(module.signature.param_dict, True)
+    return {
+        p.name: p.default is p.empty
+        for p in inspect.signature(module.forward).parameters.values()
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    }
+
+
+def call(module: nn.Module, data: Data) -> Any:
+    """Call a module on a ``Data`` or ``Batch``, filling the arguments of its ``forward`` by name.
+
+    ``batch_size`` is the number of graphs, ``shape`` the grid all of them share, ``input`` (torch's own layers) the
+    key ``x``; every other argument is the key of its name. Optional arguments that the data does not have are left out.
+
+    Raises:
+        InputError: the data lacks a key that the module needs.
+
+    >>> from torch_geometric.nn import SAGEConv
+    >>> data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> call(SAGEConv(2, 5), data).shape
+    torch.Size([3, 5])
+    """
+    given: dict[str, Any] = {}
+    for name, required in argument_names(module).items():
+        value = _value(data, name)
+        if value is not None:
+            given[name] = value
+        elif required:
+            key = "x" if name == "input" else name
+            hint = f"; {HOW_TO_MAKE[key]}" if key in HOW_TO_MAKE else ""
+            raise InputError(f"{type(module).__name__} needs the key '{key}', which the data does not have{hint}")
+    return module(**given)
+
+
+def _value(data: Data, name: str) -> Any:
+    if name == "batch_size":
+        return data.num_graphs if "batch" in data else None
+    value = data[key] if (key := "x" if name == "input" else name) in data else None
+    if name == "shape" and isinstance(value, list) and value and not isinstance(value[0], int):  # of a batch
+        if any(tuple(shape) != tuple(value[0]) for shape in value):
+            raise InputError(f"Expected grids of one shape in a batch (got {value}); use a batch size of one")
+        return tuple(value[0])
+    return value
+
+
+@dataclass(frozen=True)
+class Tiles:
+    r"""The nodes of a ragged batch in tiles of equal size, none with nodes of two graphs.
+
+    The last tile of a graph is filled up with padding of mass zero. A single graph is one tile without padding.
+
+    The mass :math:`m_n` is what node :math:`n` weighs in every sum: 1 without a measure, as in the papers, and
+    :math:`1000\, \mu_n / \sum_k \mu_k` over its graph with one. A fixed total (rather than the number of nodes) is
+    what makes splitting a node exact; a thousand nodes keep the papers' constants, which were chosen on meshes of that
+    size, in place.
+
+    Attributes:
+        slot: place [N] of each node among the t * T places, or ``None`` for a single graph.
+        graph: the graph [t] of each tile.
+        mass: [t, T]
+        num_graphs: B
+    """
+
+    slot: Tensor | None
+    graph: Tensor
+    mass: Tensor
+    num_graphs: int
+
+    @classmethod
+    def of(cls, x: Tensor, batch: Tensor | None, measure: Tensor | None = None, batch_size: int | None = None) -> Tiles:
+        """Lay the nodes of ``x`` [N, C] out; the batch vector may be in any order and skip graphs.
+
+        >>> tiles = Tiles.of(torch.ones(3, 2), batch=torch.tensor([0, 2, 0]))
+        >>> tiles.num_graphs, tiles.sum(tiles.split(torch.ones(3, 2)).sum(1)).tolist()
+        (3, [[2.0, 2.0], [0.0, 0.0], [1.0, 1.0]])
+        """
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        slot, graph, graphs = None, torch.zeros(1, dtype=torch.long, device=x.device), 1
+        if batch is not None:
+            batch = batch.long()
+            graphs = batch_size if batch_size is not None else int(batch.max()) + 1 if x.size(0) else 0
+            size = scatter(torch.ones_like(batch), batch, dim_size=graphs)  # [B]
+            used = (size + TILE - 1) // TILE  # [B]
+            end = used.cumsum(0)
+            order = batch.argsort(stable=True)
+            ahead = (end - used) * TILE - (size.cumsum(0) - size)  # [B] padding before each graph
+            slot = torch.empty_like(batch)
+            slot[order] = torch.arange(x.size(0), device=x.device) + ahead[batch[order]]
+            tiles = x.size(0) // TILE + graphs  # an upper bound that the host knows; those left over have no mass
+            graph = torch.bucketize(torch.arange(tiles, device=x.device), end, right=True).clamp(max=graphs - 1)
+        mass = x.new_ones(x.size(0), dtype=dtype) if measure is None else measure.to(dtype)
+        layout = cls(slot, graph, mass, graphs)
+        mass = layout.split(mass[:, None]).squeeze(-1)  # [t, T]
+        if measure is not None:
+            total = layout.sum(mass.sum(1, keepdim=True)).clamp_min(torch.finfo(dtype).tiny)  # [B, 1]
+            mass = NODES * (mass / total[graph])
+        return cls(slot, graph, mass, graphs)
+
+    def split(self, x: Tensor) -> Tensor:
+        """Nodes [N, C] to tiles [t, T, C]."""
+        if self.slot is None:
+            return x[None]
+        places = x.new_zeros(self.graph.size(0) * TILE, x.size(1))
+        return places.index_copy(0, self.slot, x).view(-1, TILE, x.size(1))
+
+    def merge(self, x: Tensor) -> Tensor:
+        """Tiles [t, T, C] to nodes [N, C]."""
+        return x[0] if self.slot is None else x.flatten(0, 1).index_select(0, self.slot)
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Sum a quantity of the tiles [t, ...] over each graph [B, ...]."""
+        return all_reduce(x if self.slot is None else scatter(x, self.graph, dim_size=self.num_graphs), "sum")
+
+    def max(self, x: Tensor) -> Tensor:
+        """Maximum of a quantity of the tiles [t, ...] over each graph [B, ...]; carries no gradient."""
+        x = x.detach()
+        most = x if self.slot is None else scatter(x, self.graph, dim_size=self.num_graphs, reduce="max")
+        return all_reduce(most, "max")
+
+
+def soft_pool(weight: Tensor, value: Tensor, tiles: Tiles, mean: bool = True) -> Tensor:
+    r"""Tokens as weighted means of values over the nodes of each graph.
+
+    .. math::
+        z_m = \frac{\sum_n m_n w_{nm} v_n}{\sum_n m_n w_{nm} + 10^{-5}}
+
+    or the numerator alone. The constant is that of Transolver's code, in units of nodes; see :class:`Tiles` for
+    :math:`m_n`.
+
+    Args:
+        weight: [t, H, T, M]
+        value: [t, H, T, d]
+        tiles: the layout of the nodes.
+        mean: whether to divide.
+
+    Returns:
+        tokens [B, H, M, d], float32 at least whatever autocast says.
+    """
+    with full_precision(value):
+        mass = tiles.mass[:, None, :, None]  # [t, 1, T, 1]
+        weight = weight.to(mass.dtype).mT  # [t, H, M, T]
+        total = tiles.sum(weight @ (value.to(mass.dtype) * mass))
+        return total / (tiles.sum(weight @ mass) + 1e-5) if mean else total
+
+
+def soft_unpool(weight: Tensor, token: Tensor, tiles: Tiles) -> Tensor:
+    r"""Hand tokens [B, H, M, d] back to nodes [t, H, T, d] by weights [t, H, T, M]: :math:`y_n = \sum_m w_{nm} z_m`."""
+    return weight.to(token.dtype) @ token[tiles.graph]
+
+
+def segment_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles) -> Tensor:
+    r"""Attention of the queries of each graph to the nodes of that graph.
+
+    .. math::
+        z_m = \frac{\sum_n m_n \exp(q_m \cdot k_n / \sqrt{d})\, v_n}{\sum_n m_n \exp(q_m \cdot k_n / \sqrt{d})}
+
+    Args:
+        query: [B, H, M, d]
+        key: [t, H, T, d]
+        value: [t, H, T, d]
+        tiles: the layout of the nodes.
+
+    Returns:
+        [B, H, M, d], float32 at least whatever autocast says. The memory is one [N, H, M] tensor.
+    """
+    with full_precision(value):
+        dtype = tiles.mass.dtype
+        empty = tiles.mass == 0  # finite, so that a tile of padding gives no NaN
+        log_mass = tiles.mass.masked_fill(empty, 1).log().masked_fill(empty, -1e30)[:, None, None]  # [t, 1, 1, T]
+        query = query.to(dtype)[tiles.graph] * query.size(-1) ** -0.5  # [t, H, M, d]
+        logit = (query @ key.to(dtype).mT).add_(log_mass)  # [t, H, M, T]
+        peak = tiles.max(logit.amax(-1, keepdim=True))[tiles.graph]  # [t, H, M, 1]
+        score = logit.sub_(peak).exp_()
+        return tiles.sum(score @ value.to(dtype)) / tiles.sum(score.sum(-1, keepdim=True))
+
+
+def full_precision(x: Tensor) -> torch.autocast:
+    """A context in which autocast does not lower the precision of sums over nodes."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
+_domain: dist.ProcessGroup | None = None
+
+
+@contextmanager
+def domain_parallel(group: dist.ProcessGroup) -> Iterator[None]:
+    """Inside this context each rank of ``group`` holds a piece of the nodes of the same graphs."""
+    global _domain
+    before, _domain = _domain, group
+    try:
+        yield
+    finally:
+        _domain = before
+
+
+def all_reduce(x: Tensor, op: str) -> Tensor:
+    """The "sum" (with gradient) or "max" of ``x`` over the ranks that share graphs; the identity on one's own."""
+    if _domain is None:
+        return x
+    from torch.distributed.nn.functional import all_reduce as reduce
+
+    return reduce(x, {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}[op], _domain)

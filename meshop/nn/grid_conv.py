@@ -1,0 +1,74 @@
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from meshop.data import InputError
+
+
+class GridConv(nn.Module):
+    r"""A dense convolution over nodes that form a grid; the zero padding keeps their number.
+
+    Nodes are in row-major order (``indexing="ij"``): node :math:`i\, n_2 + j` of a graph is entry :math:`(i, j)`. Every
+    graph of a batch is a grid of the same shape.
+
+    Args:
+        in_channels: size of the input.
+        out_channels: size of the output.
+        dim: 1, 2 or 3.
+        kernel_size: odd number of nodes the kernel spans along each axis.
+
+    Shapes:
+        - **input:** x [N, in_channels], batch [N], shape (n1, ..., n_dim)
+        - **output:** [N, out_channels]
+
+    Raises:
+        InputError: the nodes of each graph are not such a grid.
+
+    >>> GridConv(3, 8, dim=2)(torch.ones(20, 3), shape=(4, 5)).shape
+    torch.Size([20, 8])
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, dim: int, kernel_size: int = 3) -> None:
+        super().__init__()
+        if dim not in (1, 2, 3) or kernel_size % 2 == 0:
+            raise InputError(f"Expected dim 1, 2 or 3 and an odd kernel_size (got {dim} and {kernel_size})")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.dim = dim
+        self.kernel_size = kernel_size
+        conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dim - 1]
+        self.conv = conv(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
+
+    def reset_parameters(self) -> None:
+        self.conv.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Tensor:
+        if shape is None or len(shape) != self.dim:
+            raise InputError(f"Expected the shape of a {self.dim}-D grid (got {shape}); set data.shape = (n1, ...)")
+        cells = math.prod(shape)
+        order = None if batch is None else batch.argsort(stable=True)
+        graphs = 1 if batch is None else x.size(0) // cells if batch_size is None else batch_size
+        if x.size(0) != graphs * cells or not _equal_sizes(batch, order, cells):
+            raise InputError(
+                f"Expected graphs of {cells} nodes each for the grid {tuple(shape)} (got {x.size(0)} nodes)"
+            )
+        grid = x if order is None else x[order]
+        grid = self.conv(grid.view(graphs, *shape, -1).movedim(-1, 1)).movedim(1, -1).reshape(x.size(0), -1)
+        return grid if order is None else torch.empty_like(grid).index_copy(0, order, grid)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, dim={self.dim})"
+
+
+def _equal_sizes(batch: Tensor | None, order: Tensor | None, cells: int) -> bool:
+    if batch is None or order is None or torch.compiler.is_compiling():
+        return True
+    return bool((batch[order] == torch.arange(batch.size(0), device=batch.device) // cells).all())
