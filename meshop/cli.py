@@ -248,9 +248,8 @@ def train(options: Namespace) -> None:
     inputs = ["position"] * data.spec.position + [*map(str, data.spec.inputs), *data.spec.params]
     print(f"data       {options.data}: {sizes}; {min(nodes)} to {max(nodes)} nodes")
     print(f"fields     {', '.join(inputs)} -> {', '.join(map(str, data.spec.targets))}")
-    print(
-        f"model      {type(model).__name__}, {parameters} parameters: {data.spec.in_channels} -> {data.spec.out_channels}"
-    )
+    channels = f"{data.spec.in_channels} -> {data.spec.out_channels} channels"
+    print(f"model      {type(model).__name__}, {channels}, {parameters} parameters")
     if options.dry_run:
         surrogate.fit_normalizers(data.split("train"))
         batch = next(iter(DataLoader(data.split("train"), batch_size=recipe.batch_size)))

@@ -427,7 +427,7 @@ def estimate_memory(surrogate: Surrogate, batch: Data) -> dict[str, float]:
     surrogate.zero_grad(set_to_none=True)
     weights = sum(p.numel() * p.element_size() for p in surrogate.parameters())
     activations = sum(size for pointer, size in saved.items() if pointer not in own)
-    return {"weights": 4 * weights / 1e9, "activations": activations / 1e9, "loss": float(error)}
+    return {"weights": 4 * weights / 1e9, "activations": activations / 1e9, "loss": float(error.detach())}
 
 
 def versions() -> dict[str, str]:
@@ -460,11 +460,14 @@ def _quiet() -> Iterator[None]:
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        for advice in (
+        advices = (
             "does not have many workers",
             "exists and is not empty",
             "number of training batches",
-            "not used",
-        ):
+            "have no `val_dataloader`",
+            "available but not used",
+            r"`isinstance\(treespec, LeafSpec\)`",  # Lightning 2.6 on torch 2.13
+        )
+        for advice in advices:
             warnings.filterwarnings("ignore", f".*{advice}")
         yield
