@@ -86,4 +86,5 @@ def _norm(x: Tensor, batch: Tensor, share: Tensor, batch_size: int | None) -> Te
     size = scatter(x.detach().abs().amax(1), batch, dim_size=batch_size, reduce="max")  # [B]
     size = torch.where(size > 0, size, 1)
     square = scatter(share * (x / size[batch, None]).square().sum(1), batch, dim_size=batch_size)
-    return torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0) * size
+    zero = square == 0  # not `square > 0`: a NaN must stay one
+    return torch.where(zero, 0, torch.where(zero, 1, square).sqrt()) * size
