@@ -1,0 +1,288 @@
+"""Pictures of fields on the original mesh: :func:`field` draws one, :func:`compare` truth, prediction and error.
+
+VTK (through pyvista, off-screen) paints the mesh, matplotlib lays the panels out and draws titles and colour bars. On
+a machine where VTK cannot draw, matplotlib paints plane meshes too.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from meshop.data import InputError, Location, MeshData, did_you_mean, in_plane_axes, split_name
+from meshop.render.figure import Array, Image, Limits, Panel, draw, write_png
+from meshop.render.paint import Painter, can_render, paint_matplotlib, paint_vtk
+from meshop.render.scene import Scene
+
+if TYPE_CHECKING:
+    import pyvista as pv
+
+__all__ = ["can_render", "compare", "field", "limits"]
+
+ERROR_CMAP = "coolwarm"
+NAN_COLOR = "#ff3ec8"
+
+
+def field(
+    data: MeshData | pv.DataSet,
+    name: str,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    component: int | str | None = None,
+    unit: str = "",
+    title: str = "",
+    clim: Limits | None = None,
+    cmap: str = "viridis",
+    view: Sequence[float] | None = None,
+    show_edges: bool = False,
+    nan_color: str = NAN_COLOR,
+    **kwargs: Any,
+) -> Image:
+    """Draw one field on its mesh.
+
+    Plane meshes are seen along their normal, everything else isometrically; volumes show their outer surface, meshes
+    without cells their points. The projection is parallel, the background white. Values that are not finite have a
+    colour of their own.
+
+    Args:
+        data: a mesh with its arrays, or a pyvista dataset.
+        name: the field, with its location where the name alone is ambiguous: ``"p"``, ``"p:cell"``.
+        path: PNG file to write as well; it appears under this name only when it is complete.
+        component: what to draw of a vector: ``"magnitude"`` (the default), ``"x"``, ``"y"``, ``"z"``, the column's
+            number, or ``"all"`` for magnitude and components, one row each.
+        unit: unit of the field, shown at the colour bar.
+        title: a line above the picture.
+        clim: colour range (low, high); by default that of the field.
+        cmap: name of a matplotlib colour map.
+        view: direction from the mesh to the viewer, instead of the one described above.
+        show_edges: whether to draw the edges of the cells.
+        nan_color: colour of values that are not finite.
+        **kwargs: passed to :meth:`pyvista.Plotter.add_mesh` (where VTK draws), ``opacity`` or ``smooth_shading`` say.
+
+    Returns:
+        the picture [H, W, 3].
+
+    Raises:
+        InputError: the field is absent, ambiguous, not numeric or has no such component; the mesh has no points; the
+            file cannot be written; VTK cannot draw on this machine and the mesh is not plane.
+
+    >>> square = MeshData.from_cells([[0.0, 0], [1, 0], [1, 1], [0, 1]], [9], [range(4)], point_data={"T": range(4)})
+    >>> field(square, "T", unit="K").shape[2]
+    3
+    """
+    mesh = _dataset(data)
+    name, location = _find(mesh, name)
+    values = _values(mesh, name, location)
+    rows = []
+    for index, symbol in _components(values, component):
+        column = _column(values, index)
+        rows.append([Panel(column, clim or limits(column), _label(symbol.format(name), unit), cmap)])
+    return _picture(mesh, location, rows, path, title, view, show_edges, nan_color, kwargs)
+
+
+def compare(
+    data: MeshData | pv.DataSet,
+    name: str,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    component: int | str | None = None,
+    unit: str = "",
+    title: str = "",
+    clim: Limits | None = None,
+    cmap: str = "viridis",
+    view: Sequence[float] | None = None,
+    show_edges: bool = False,
+    nan_color: str = NAN_COLOR,
+    **kwargs: Any,
+) -> Image:
+    """Draw truth, prediction and signed error side by side on the original mesh.
+
+    The arrays are ``name``, ``name_pred`` and ``name_error``, all at the location of ``name_pred``; a missing error is
+    prediction - truth. Without the truth the prediction stands alone. Truth and prediction share one colour range,
+    that of the error is symmetric about zero. The error of a magnitude is the length of the difference of the vectors,
+    which is never negative: its range starts at zero.
+
+    Arguments, picture and errors are those of :func:`field`; ``clim`` and ``cmap`` are for truth and prediction.
+
+    >>> triangle = MeshData.from_cells([[0.0, 0], [1, 0], [0, 1]], [5], [[0, 1, 2]])
+    >>> triangle.point_data["p"], triangle.point_data["p_pred"] = [0.0, 1, 2], [0.1, 1, 1.8]
+    >>> picture = compare(triangle, "p", unit="Pa")
+    >>> picture.shape[1] > 2 * picture.shape[0]  # three panels
+    True
+    """
+    mesh = _dataset(data)
+    name, where = split_name(name)
+    _, location = _find(mesh, f"{name}_pred:{where}" if where else f"{name}_pred")
+    prediction = _values(mesh, f"{name}_pred", location)
+    stored = mesh.point_data if location == "point" else mesh.cell_data
+    truth = _values(mesh, name, location) if name in stored else None
+    if truth is not None:
+        error = _values(mesh, f"{name}_error", location) if f"{name}_error" in stored else prediction - truth
+        if not truth.shape == prediction.shape == error.shape:
+            shapes = [list(a.shape) for a in (truth, prediction, error)]
+            raise InputError(f"Expected '{name}', '{name}_pred' and '{name}_error' of one shape (got {shapes})")
+    rows = []
+    for index, symbol in _components(prediction, component):
+        label = _label(symbol.format(name), unit)
+        predicted = _column(prediction, index)
+        if truth is None:
+            shared = clim or limits(predicted)
+            rows.append([Panel(predicted, shared, label, cmap, "prediction")])
+            continue
+        true, wrong = _column(truth, index), _column(error, index)
+        shared = clim or limits(true, predicted)
+        difference, signed = f"{name}_pred − {name}", index is not None
+        difference = symbol.format(f"({difference})" if symbol.startswith("{}_") else difference)
+        rows.append(
+            [
+                Panel(true, shared, label, cmap, "truth"),
+                Panel(predicted, shared, label, cmap, "prediction"),
+                Panel(
+                    wrong,
+                    limits(wrong, symmetric=True) if signed else (0.0, limits(wrong, symmetric=True)[1]),
+                    _label(difference, unit),
+                    ERROR_CMAP if signed else "YlOrRd",
+                    "error",
+                ),
+            ]
+        )
+    return _picture(mesh, location, rows, path, title, view, show_edges, nan_color, kwargs)
+
+
+def limits(*values: Any, symmetric: bool = False) -> Limits:
+    """The colour range (low, high) that arrays share; low < high always.
+
+    Values that are not finite are left out. A constant gets a range about itself, nothing at all gets (0, 1).
+
+    Args:
+        *values: arrays of any shape.
+        symmetric: whether the range is (-m, m) with the largest absolute value m.
+
+    >>> limits([1.0, float("nan")], [4.0])
+    (1.0, 4.0)
+    >>> limits([1.0, -3.0], symmetric=True)
+    (-3.0, 3.0)
+    >>> limits([5.0, 5.0])
+    (2.5, 7.5)
+    """
+    numbers = np.concatenate([np.asarray(v, dtype=np.float64).ravel() for v in values])
+    numbers = numbers[np.isfinite(numbers)]
+    if symmetric:
+        bound = float(np.abs(numbers).max(initial=0.0)) or 1.0
+        return -bound, bound
+    if not numbers.size:
+        return 0.0, 1.0
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high:
+        half = abs(low) / 2 or 1.0
+        return low - half, high + half
+    return low, high
+
+
+def _picture(
+    mesh: pv.DataSet,
+    location: Location,
+    rows: list[list[Panel]],
+    path: str | os.PathLike[str] | None,
+    title: str,
+    view: Sequence[float] | None,
+    show_edges: bool,
+    nan_color: str,
+    options: dict[str, Any],
+) -> Image:
+    from matplotlib import colormaps
+    from matplotlib.colors import is_color_like
+
+    panels = [panel for row in rows for panel in row]
+    for low, high in (panel.limits for panel in panels):
+        if not -np.inf < low < high < np.inf:
+            raise InputError(f"Expected a colour range clim = (low, high) with low < high (got {low}, {high})")
+    if (cmap := panels[0].cmap) not in colormaps:
+        raise InputError(
+            f"Expected the name of a matplotlib colour map{did_you_mean(cmap, list(colormaps))} (got '{cmap}')"
+        )
+    if not is_color_like(nan_color):
+        raise InputError(f"Expected a matplotlib colour for what is not finite, 'gray' say (got '{nan_color}')")
+    scene = Scene.of(mesh, location, {str(i): panel.scaled for i, panel in enumerate(panels)}, view)
+    picture = draw(rows, scene.extent, title, nan_color, _painter(scene, show_edges, nan_color, options))
+    if path is not None:
+        write_png(picture, Path(path))
+    return picture
+
+
+def _painter(scene: Scene, show_edges: bool, nan_color: str, options: dict[str, Any]) -> Painter:
+    if can_render():
+        return functools.partial(paint_vtk, scene, show_edges, nan_color, options)
+    cannot = "VTK cannot draw on this machine (no EGL, no OSMesa, no display)"
+    if not scene.flat:
+        raise InputError(f"{cannot} and matplotlib draws plane meshes only; install EGL, with apt install libegl1 say")
+    if os.environ.get("MESHOP_RENDERER") != "matplotlib":
+        warnings.warn(f"{cannot}, so matplotlib draws", RuntimeWarning, stacklevel=4)
+    return functools.partial(paint_matplotlib, scene, show_edges, nan_color)
+
+
+def _dataset(data: MeshData | pv.DataSet) -> pv.DataSet:
+    if isinstance(data, MeshData):
+        from meshop.io import to_pyvista
+
+        data = to_pyvista(data)
+    if not data.n_points:
+        raise InputError("Expected a mesh with points to draw (got an empty mesh)")
+    return data
+
+
+def _find(mesh: pv.DataSet, text: str) -> tuple[str, Location]:
+    name, location = split_name(text)
+    stores: dict[Location, Any] = {"point": mesh.point_data, "cell": mesh.cell_data}
+    found: list[Location] = [loc for loc, arrays in stores.items() if name in arrays and location in (None, loc)]
+    if len(found) == 2:
+        raise InputError(f"Field '{name}' is both a point and a cell field; say {name}:point or {name}:cell")
+    if not found:
+        known = [f"{n}:{loc}" for loc, arrays in stores.items() for n in arrays]
+        listed = ", ".join(known) or "no fields"
+        raise InputError(f"Field '{text}' is not in the mesh{did_you_mean(text, known)}; it has {listed}")
+    return name, found[0]
+
+
+def _values(mesh: pv.DataSet, name: str, location: Location) -> Array:
+    """The field [N, C], NaN where it is not finite; vectors of a plane get their third column back."""
+    array = np.asarray((mesh.point_data if location == "point" else mesh.cell_data)[name])
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"Expected numbers in field '{name}' (got {array.dtype})")
+    values = array.astype(np.float64).reshape(len(array), -1)
+    values[~np.isfinite(values)] = np.nan
+    if values.shape[1] == 2 and (plane := in_plane_axes(torch.as_tensor(np.asarray(mesh.points)))) is not None:
+        values = np.insert(values, ({0, 1, 2} - set(plane)).pop(), 0.0, axis=1)
+    return values
+
+
+def _components(values: Array, component: int | str | None) -> list[tuple[int | None, str]]:
+    """The columns to draw (``None`` is the magnitude), each with the format that makes a label of the field's name."""
+    count = values.shape[1]
+    axes = list("xyz") if count == 3 else [str(i) for i in range(count)]
+    known: dict[str, tuple[int | None, str]] = {axis: (i, f"{{}}_{axis}") for i, axis in enumerate(axes)}
+    known = {"0": (0, "{}")} if count == 1 else {"magnitude": (None, "|{}|")} | known
+    if component == "all":  # without the column normal to a plane, which is zero
+        return [(i, text) for i, text in known.values() if i is None or count != 3 or np.any(values[:, i] != 0)]
+    if component is None:
+        component = next(iter(known))
+    key = axes[component] if isinstance(component, int) and 0 <= component < count else str(component)
+    if key not in known:
+        raise InputError(f"Expected component {', '.join(known)} or all of the field (got '{component}')")
+    return [known[key]]
+
+
+def _column(values: Array, index: int | None) -> Array:
+    column: Array = np.linalg.norm(values, axis=1) if index is None else values[:, index]
+    return column
+
+
+def _label(symbol: str, unit: str) -> str:
+    return f"{symbol} [{unit}]" if unit else symbol
