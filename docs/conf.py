@@ -30,4 +30,4 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_static_path = ["_static"]
 
-generate.write(Path(__file__).parent / "generated")
+generate.write(Path(__file__).parent)
