@@ -40,7 +40,7 @@ class Panel:
     def scaled(self) -> NDArray[np.float32]:
         """Values mapped so that the colour range is [0, 1]: painters meet neither huge nor tiny numbers."""
         low, high = self.limits
-        return ((self.values / 2 - low / 2) / (high / 2 - low / 2)).astype(np.float32)  # halves cannot overflow
+        return ((self.values - low) / (high - low)).astype(np.float32)
 
     @property
     def extremes(self) -> str:

@@ -119,22 +119,22 @@ def paint_matplotlib(
     axes = axes_in(figure, box)
     axes.axis("off")
     axes.set(xlim=(-pixel * width / 2, pixel * width / 2), ylim=(-pixel * height / 2, pixel * height / 2))
-    surface = scene.surface.triangulate()
+    surface = scene.surface
     per_point = name in surface.point_data
-    values = surface.point_data[name] if per_point else surface.cell_data[name]
     colours: dict[str, Any] = {"cmap": colormaps[cmap].with_extremes(bad=nan_color), "vmin": 0, "vmax": 1}
-    x, y, _ = surface.points.T
     if surface.GetNumberOfPolys():
-        triangles = surface.regular_faces
+        surface = surface.triangulate()
+        (x, y, _), triangles = surface.points.T, surface.regular_faces
         if per_point:
+            values = surface.point_data[name]
             axes.tripcolor(x, y, values, triangles=triangles, shading="gouraud", **colours)
             unknown = surface.points[triangles[np.isnan(values)[triangles].any(1)], :2]
             axes.add_collection(PolyCollection(unknown, facecolors=nan_color))
         else:
-            axes.tripcolor(x, y, facecolors=values, triangles=triangles, **colours)
+            axes.tripcolor(x, y, facecolors=surface.cell_data[name], triangles=triangles, **colours)
     else:
         x, y, _ = surface.points.T if per_point else surface.cell_centers().points.T
-        axes.scatter(x, y, c=values, plotnonfinite=True, **colours)
+        axes.scatter(x, y, c=surface[name], plotnonfinite=True, **colours)
     for edges, opacity in [(scene.outline, 1.0), *[(scene.surface.extract_all_edges(), 0.3)] * show_edges]:
         ends = edges.points[edges.lines.reshape(-1, 3)[:, 1:], :2]
         axes.add_collection(LineCollection(ends, colors=LINES, linewidths=1.2, alpha=opacity))

@@ -39,7 +39,8 @@ class Scene:
             arrays: what the surface is to carry, instead of the mesh's own arrays.
             view: direction from the mesh to the viewer.
         """
-        surface = visible(mesh, location, arrays)
+        # a copy (VTK shares points where it can) without points that no cell uses
+        surface = visible(mesh, location, arrays).clean(point_merging=False)
         normal = plane_normal(surface.points)
         if view is None:
             view = ISOMETRIC if normal is None else normal.tolist()
@@ -80,6 +81,7 @@ def without_riders(grid: pv.UnstructuredGrid) -> pv.UnstructuredGrid:
     Files of gmsh hold the boundary of a volume as triangles, which would cover the volume's faces. A shell that stands
     on a volume has nodes of its own and stays.
     """
+    from vtkmodules.util.numpy_support import vtk_to_numpy
     from vtkmodules.vtkCommonDataModel import vtkGenericCell
 
     dim_of = np.zeros(256, dtype=np.int64)
@@ -88,8 +90,8 @@ def without_riders(grid: pv.UnstructuredGrid) -> pv.UnstructuredGrid:
     dim = dim_of[grid.celltypes]  # [C]
     if dim.min() == dim.max():
         return grid
-    cell = np.repeat(np.arange(grid.n_cells), np.diff(grid.offset))  # [K]
-    node = grid.cell_connectivity  # [K]
+    cell = np.repeat(np.arange(grid.n_cells), np.diff(vtk_to_numpy(grid.GetCells().GetOffsetsArray())))  # [K]
+    node = vtk_to_numpy(grid.GetCells().GetConnectivityArray())  # [K]
     highest = np.zeros(grid.n_points, dtype=np.int64)
     np.maximum.at(highest, node, dim[cell])
     own_nodes = np.bincount(cell, weights=highest[node] == dim[cell], minlength=grid.n_cells)
