@@ -25,6 +25,7 @@ extensions = [
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+autodoc_inherit_docstrings = False
 autodoc_default_options = {"members": True, "show-inheritance": False}
 exclude_patterns = ["_build"]
 html_theme = "furo"

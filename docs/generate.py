@@ -27,20 +27,24 @@ def operators() -> str:
         "Made from `meshop.nn.__all__` and `meshop.models.__all__`. All take ragged batches; the laws of",
         "{mod}`meshop.testing` are checked for every row.",
         "",
-        "| name | what it is | needs | takes |",
-        "|---|---|---|---|",
+        "```{eval-rst}",
+        ".. list-table::",
+        "   :header-rows: 1",
+        "",
     ]
+    rows = [["name", "what it is", "needs", "takes"]]
     for module in (meshop.nn, meshop.models):
         for name in module.__all__:
             cls = getattr(module, name)
-            if not inspect.isclass(cls):
-                continue
-            summary = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-            arguments = argument_names(cls).items()
-            needs = ", ".join(f"`{a}`" for a, required in arguments if required and a != "self")
-            takes = ", ".join(f"`{a}`" for a, required in arguments if not required)
-            lines.append(f"| {{class}}`~{module.__name__}.{name}` | {summary} | {needs} | {takes} |")
-    return "\n".join(lines) + "\n"
+            if inspect.isclass(cls):
+                summary = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+                arguments = {a: required for a, required in argument_names(cls).items() if a != "self"}
+                needs = ", ".join(f"``{a}``" for a, required in arguments.items() if required)
+                takes = ", ".join(f"``{a}``" for a, required in arguments.items() if not required)
+                rows.append([f":class:`~{module.__name__}.{name}`", summary, needs, takes])
+    for first, *others in rows:
+        lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
+    return "\n".join([*lines, "```"]) + "\n"
 
 
 def formats() -> str:

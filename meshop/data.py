@@ -93,22 +93,22 @@ class Arrays:
 class MeshData(Data):
     r"""A mesh and its graph: a PyG :class:`~torch_geometric.data.Data` that knows which of its keys are node numbers.
 
-    ============================== ============= ===================================================================
-    key                            shape         meaning
-    ============================== ============= ===================================================================
-    ``pos``                        [N, D]        coordinates of the graph's nodes, float32, in the file's unit
-    ``points``                     [P, 3]        the file's points in its own precision; the mesh nodes
-    ``cell_type``                  [C]           VTK code of each cell, in file order
-    ``cell_size``                  [C]           number of nodes of each cell
-    ``cell_index``                 [K]           node numbers of the cells one after another
-    ``polyhedra``                  [3, S]        (cell, face, node) triples of polyhedral cells; [3, 0] without them
-    ``edge_index``                 [2, E]        undirected, coalesced graph
-    ``measure``                    [N]           lumped length, area or volume of the node's dual cell
-    ``x``, ``y``                   [N, F], [N, T] packed input and target fields (see :class:`FieldSpec`)
-    ``params``                     [1, P]        one value a graph: Mach number, angle, load
-    ``point_data``, ``cell_data``  :class:`Arrays` the file's own arrays
-    ``field_data``                 :class:`Arrays` the file's arrays that belong to no point or cell
-    ============================== ============= ===================================================================
+    ============================== ================== ==================================================================
+    key                            shape              meaning
+    ============================== ================== ==================================================================
+    ``pos``                        [N, D]             coordinates of the graph's nodes, float32, in the file's unit
+    ``points``                     [P, 3]             the file's points in its own precision; the mesh nodes
+    ``cell_type``                  [C]                VTK code of each cell, in file order
+    ``cell_size``                  [C]                number of nodes of each cell
+    ``cell_index``                 [K]                node numbers of the cells one after another
+    ``polyhedra``                  [3, S]             (cell, face, node) triples of polyhedral cells, else [3, 0]
+    ``edge_index``                 [2, E]             undirected, coalesced graph
+    ``measure``                    [N]                lumped length, area or volume of the node's dual cell
+    ``x``, ``y``                   [N, F], [N, T]     packed input and target fields (see :class:`FieldSpec`)
+    ``params``                     [1, P]             one value a graph: Mach number, angle, load
+    ``point_data``, ``cell_data``  :class:`Arrays`    the file's own arrays
+    ``field_data``                 :class:`Arrays`    the file's arrays that belong to no point or cell
+    ============================== ================== ==================================================================
 
     The nodes of the graph are the mesh's points (N = P), unless :class:`~meshop.transforms.CellGraph` has made the
     cells the nodes (N = C). ``cell_index`` and ``polyhedra`` always count points.
