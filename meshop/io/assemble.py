@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,3 +84,35 @@ def integers(values: Any, what: str) -> Tensor:
     if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int64).max:
         raise InputError(f"Expected integers as {what} (got {values.dtype} up to {values.max()})")
     return torch.from_numpy(values.astype(np.int64))
+
+
+def to_numpy(array: Tensor | np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """An array as files can carry it: at most two dimensions, no float16, no bool."""
+    if isinstance(array, Tensor):
+        array = array.detach().cpu()
+        array = (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
+    if array.dtype.kind == "c":
+        raise InputError(f"Expected real values in field '{name}' (got {array.dtype}); save real and imaginary parts")
+    if array.dtype.kind == "b":
+        array = array.astype(np.uint8)
+    return array.reshape(len(array), -1) if array.ndim > 2 else array
+
+
+def text_numbers(text: bytes) -> np.ndarray[Any, Any]:
+    """The numbers of a text, apart by white space.
+
+    >>> text_numbers(b"1 2.5 -3e1").tolist()
+    [1.0, 2.5, -30.0]
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return np.fromstring(text, sep=" ")
+        except (DeprecationWarning, ValueError):
+            raise InputError("it holds something that is no number where numbers are expected") from None
+
+
+def warn_left_out(form: str, names: list[str]) -> None:
+    """Say which fields a format cannot hold."""
+    if names:
+        warnings.warn(f"{form} cannot hold the fields {', '.join(names)}: they are left out", stacklevel=5)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from meshop.data import Arrays, InputError, MeshData, did_you_mean, in_plane_axes
+from meshop.io.gmsh import read_msh, write_msh_2, write_msh_4
 from meshop.io.vtk import read_vtk, write_grid
 
 
@@ -25,6 +26,8 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     ".vtu": Format("VTK unstructured grid", read_vtk, write_grid),
     ".vtk": Format("VTK legacy", read_vtk, write_grid),
+    ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4),
+    ".msh2": Format("gmsh 2.2", read_msh, write_msh_2),
 }
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from meshop.data import InputError, MeshData
 from meshop.geometry import POLYHEDRON
 from meshop.geometry.cells import faces_of
-from meshop.io.assemble import assemble
+from meshop.io.assemble import assemble, to_numpy
 
 if TYPE_CHECKING:
     import pyvista as pv
@@ -116,18 +116,6 @@ def to_pyvista(data: MeshData) -> pv.UnstructuredGrid:
     for target in (grid.point_data, grid.cell_data):
         target.active_scalars_name = None
     return grid
-
-
-def to_numpy(array: Tensor | np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """An array as files can carry it: at most two dimensions, no float16, no bool."""
-    if isinstance(array, Tensor):
-        array = array.detach().cpu()
-        array = (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
-    if array.dtype.kind == "c":
-        raise InputError(f"Expected real values in field '{name}' (got {array.dtype}); save real and imaginary parts")
-    if array.dtype.kind == "b":
-        array = array.astype(np.uint8)
-    return array.reshape(len(array), -1) if array.ndim > 2 else array
 
 
 def read_vtk(path: Path, dim: int) -> MeshData:
