@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["can_render", "compare", "field", "limits"]
 
-ERROR_CMAP = "coolwarm"
 NAN_COLOR = "#ff3ec8"
 
 
@@ -81,7 +80,7 @@ def field(
     name, location = _find(mesh, name)
     values = _values(mesh, name, location)
     rows = []
-    for index, symbol in _components(values, component):
+    for index, symbol in _components(component, values):
         column = _column(values, index)
         rows.append([Panel(column, clim or limits(column), _label(symbol.format(name), unit), cmap)])
     return _picture(mesh, location, rows, path, title, view, show_edges, nan_color, kwargs)
@@ -118,37 +117,37 @@ def compare(
     True
     """
     mesh = _dataset(data)
-    name, where = split_name(name)
-    _, location = _find(mesh, f"{name}_pred:{where}" if where else f"{name}_pred")
-    prediction = _values(mesh, f"{name}_pred", location)
+    name, location = _find(mesh, name, "_pred")
     stored = mesh.point_data if location == "point" else mesh.cell_data
-    truth = _values(mesh, name, location) if name in stored else None
-    if truth is not None:
-        error = _values(mesh, f"{name}_error", location) if f"{name}_error" in stored else prediction - truth
-        if not truth.shape == prediction.shape == error.shape:
-            shapes = [list(a.shape) for a in (truth, prediction, error)]
-            raise InputError(f"Expected '{name}', '{name}_pred' and '{name}_error' of one shape (got {shapes})")
+    names = [n for n in (name, f"{name}_pred", f"{name}_error") if n in stored]
+    fields = {n: _values(mesh, n, location) for n in names}
+    if len({values.shape for values in fields.values()}) > 1:
+        shapes = ", ".join(f"{n} {list(values.shape)}" for n, values in fields.items())
+        raise InputError(f"Expected truth, prediction and error of one shape (got {shapes})")
+    truth, prediction, error = fields.get(name), fields[f"{name}_pred"], fields.get(f"{name}_error")
     rows = []
-    for index, symbol in _components(prediction, component):
+    for index, symbol in _components(component, *fields.values()):
         label = _label(symbol.format(name), unit)
         predicted = _column(prediction, index)
         if truth is None:
-            shared = clim or limits(predicted)
-            rows.append([Panel(predicted, shared, label, cmap, "prediction")])
+            rows.append([Panel(predicted, clim or limits(predicted), label, cmap, "prediction")])
             continue
-        true, wrong = _column(truth, index), _column(error, index)
+        true = _column(truth, index)
         shared = clim or limits(true, predicted)
-        difference, signed = f"{name}_pred − {name}", index is not None
+        wrong = _column(prediction - truth if error is None else error, index)
+        low, high = limits(wrong, symmetric=True)
+        difference = f"{name}_pred − {name}"
         difference = symbol.format(f"({difference})" if symbol.startswith("{}_") else difference)
+        signed = index is not None
         rows.append(
             [
                 Panel(true, shared, label, cmap, "truth"),
                 Panel(predicted, shared, label, cmap, "prediction"),
                 Panel(
                     wrong,
-                    limits(wrong, symmetric=True) if signed else (0.0, limits(wrong, symmetric=True)[1]),
+                    (low if signed else 0.0, high),
                     _label(difference, unit),
-                    ERROR_CMAP if signed else "YlOrRd",
+                    "coolwarm" if signed else "YlOrRd",
                     "error",
                 ),
             ]
@@ -238,16 +237,19 @@ def _dataset(data: MeshData | pv.DataSet) -> pv.DataSet:
     return data
 
 
-def _find(mesh: pv.DataSet, text: str) -> tuple[str, Location]:
+def _find(mesh: pv.DataSet, text: str, suffix: str = "") -> tuple[str, Location]:
+    """Name and location of a field given as ``"p"`` or ``"p:point"``; the array sought is the name with the suffix."""
     name, location = split_name(text)
+    sought = name + suffix
     stores: dict[Location, Any] = {"point": mesh.point_data, "cell": mesh.cell_data}
-    found: list[Location] = [loc for loc, arrays in stores.items() if name in arrays and location in (None, loc)]
+    found: list[Location] = [loc for loc, arrays in stores.items() if sought in arrays and location in (None, loc)]
     if len(found) == 2:
-        raise InputError(f"Field '{name}' is both a point and a cell field; say {name}:point or {name}:cell")
+        raise InputError(f"Field '{sought}' is both a point and a cell field; say {name}:point or {name}:cell")
     if not found:
+        sought = f"{sought}:{location}" if location else sought
         known = [f"{n}:{loc}" for loc, arrays in stores.items() for n in arrays]
         listed = ", ".join(known) or "no fields"
-        raise InputError(f"Field '{text}' is not in the mesh{did_you_mean(text, known)}; it has {listed}")
+        raise InputError(f"Field '{sought}' is not in the mesh{did_you_mean(sought, known)}; it has {listed}")
     return name, found[0]
 
 
@@ -263,14 +265,16 @@ def _values(mesh: pv.DataSet, name: str, location: Location) -> Array:
     return values
 
 
-def _components(values: Array, component: int | str | None) -> list[tuple[int | None, str]]:
+def _components(component: int | str | None, *fields: Array) -> list[tuple[int | None, str]]:
     """The columns to draw (``None`` is the magnitude), each with the format that makes a label of the field's name."""
-    count = values.shape[1]
+    count = fields[0].shape[1]
     axes = list("xyz") if count == 3 else [str(i) for i in range(count)]
     known: dict[str, tuple[int | None, str]] = {axis: (i, f"{{}}_{axis}") for i, axis in enumerate(axes)}
     known = {"0": (0, "{}")} if count == 1 else {"magnitude": (None, "|{}|")} | known
-    if component == "all":  # without the column normal to a plane, which is zero
-        return [(i, text) for i, text in known.values() if i is None or count != 3 or np.any(values[:, i] != 0)]
+    if component == "all":  # but for a column normal to a plane, which is zero everywhere
+        return [
+            (i, text) for i, text in known.values() if i is None or count != 3 or any(f[:, i].any() for f in fields)
+        ]
     if component is None:
         component = next(iter(known))
     key = axes[component] if isinstance(component, int) and 0 <= component < count else str(component)

@@ -105,7 +105,10 @@ def test_limits():
 # colours mean values -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("low_high", [(0.0, 1.0), (-1e300, 1e300), (1e-300, 3e-300), (101325.0, 101325.5), (-1, 4)])
+@pytest.mark.parametrize(
+    "low_high",
+    [(0.0, 1.0), (-1e300, 1e300), (1e-300, 3e-300), (101325.0, 101325.5), (-1, 4), (5.0, np.nextafter(5.0, 6))],
+)
 def test_any_range_uses_the_whole_map(renderer, low_high):
     mesh = plate()
     mesh.cell_data["p"] = np.where(np.arange(96) < 48, *low_high)
@@ -194,6 +197,12 @@ def test_all_components_are_rows_of_one_picture(vtk):
     assert both.shape[0] == 2 * single["x"].shape[0] - 16  # the upper edge counts once
     assert np.array_equal(both[: single["x"].shape[0]], single["magnitude"])
     assert np.abs(both[-single["x"].shape[0] :].astype(int) - single["x"]).mean() < 0.5
+
+
+def test_a_component_that_the_model_misses_has_its_row(vtk):
+    mesh = swirl(3)
+    mesh.cell_data["U_pred"] = np.zeros((96, 3))
+    assert compare(mesh, "U", component="all").shape[0] > 1.9 * compare(mesh, "U").shape[0]
 
 
 @pytest.mark.parametrize("normal", "xyz")
@@ -399,12 +408,6 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old"
 
 
-def wrong_meshes():
-    mesh = plate()
-    mesh.point_data["pressure"] = mesh.cell_data["pressure"] = None
-    return mesh
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -440,10 +443,13 @@ def test_errors_of_compare():
     with pytest.raises(InputError, match="Field 'p_pred' is not in the mesh"):
         compare(mesh, "p")
     mesh.cell_data["p_pred"] = np.zeros((96, 3))
-    with pytest.raises(InputError, match=r"of one shape \(got \[\[96, 1\], \[96, 3\], "):
+    with pytest.raises(InputError, match=r"of one shape \(got p \[96, 1\], p_pred \[96, 3\]\)"):
         compare(mesh, "p")
-    with pytest.raises(InputError, match="Field 'p_pred:point' is not in the mesh"):
+    with pytest.raises(InputError, match=r"Field 'p_pred:point' is not in the mesh.*p_pred:cell"):
         compare(mesh, "p:point")
+    mesh.point_data["p_pred"] = np.zeros(mesh.n_points)
+    with pytest.raises(InputError, match="'p_pred' is both a point and a cell field; say p:point or p:cell"):
+        compare(mesh, "p")
     with pytest.raises(InputError, match="an empty mesh"):
         compare(pv.UnstructuredGrid(), "p")
 
