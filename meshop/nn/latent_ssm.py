@@ -1,0 +1,200 @@
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, pad
+from torch_geometric.nn.inits import reset
+
+from meshop.data import InputError
+from meshop.nn.functional import Tiles, soft_pool, soft_unpool
+from meshop.nn.grid_conv import GridConv
+from meshop.nn.hydra import Hydra
+from meshop.nn.linear import Linear
+
+
+class LatentSSM(nn.Module):
+    r"""The latent state-space mixer of `"Latent Mamba Operator for Partial Differential Equations"
+    <https://arxiv.org/abs/2505.19105>`_ (LaMO): nodes are gathered into slices, which are scanned as one sequence.
+
+    Slices are those of :class:`PhysicsAttention`. With :math:`x_n, f_n \in \mathbb{R}^d` two linear maps of a node's
+    features in one head and masses :math:`m_n` (1 without a measure, see :class:`~meshop.nn.functional.Tiles`),
+
+    .. math::
+        w_n &= \mathrm{softmax}_M \bigl( (W_s x_n + b_s) / \tau \bigr) \\
+        z_m &= \sum_n m_n w_{nm} f_n \big/ \bigl( \textstyle\sum_n m_n w_{nm} + 10^{-5} \bigr) \\
+        (z'_1, \dots, z'_M) &= \mathrm{core}(z_1, \dots, z_M), \qquad z_m \leftarrow \mathrm{concat}_h\, z_m \\
+        y_n &= W_o\, \mathrm{concat}_h \textstyle\sum_m w_{nm} z'_m .
+
+    Slice m of every head makes token m, so the core sees M tokens of width C whatever the size of the mesh. The decoder
+    is the encoder's :math:`w`. To share one encoder between layers (LaMO's shared variant), give them the same
+    ``slices``: ``second.slices = first.slices``.
+
+    Differences from the authors' code and paper:
+
+    1. The paper's text decodes with a linear map to N nodes, which would tie the weights to one mesh; their code does
+       not, and neither does this layer.
+    2. :math:`\tau` is clamped to [0.1, 5] everywhere; they do so on grids only.
+    3. Graphs may differ in size, and nodes may carry a measure. Then splitting a node changes nothing, and neither
+       does the unit of the measure.
+    4. Slices are scanned in the order of their index, which means nothing but is learned. ``geometric_order`` (ours)
+       scans them along the Hilbert curve through their centroids instead, so that neighbours in the sequence are
+       neighbours in space; it needs ``pos`` and carries no gradient.
+
+    Time is O(N C² + N M C) and that of the core on M tokens, memory O(N C + N H M).
+
+    Args:
+        channels: size C of input and output.
+        heads: number of heads H.
+        num_slices: number of slices M.
+        core: module from tokens [B, M, C] to [B, M, C]; by default :class:`Hydra`.
+        dropout: probability with which entries of the output are zeroed in training.
+        grid_dim: 2 or 3 for grids, which need ``shape``: :math:`x, f` are then 3x3 or 3x3x3 convolutions.
+        geometric_order: whether to scan the slices along a curve through space.
+
+    Shapes:
+        - **input:** x [N, C], pos [N, D], batch [N], measure [N], shape (n1, n2[, n3]) of the grid
+        - **output:** [N, C]
+
+    Raises:
+        InputError: ``channels`` is no multiple of ``heads``; the nodes are not the grid that was promised;
+            ``geometric_order`` is asked for and ``pos`` is not given, or it holds whole numbers.
+
+    >>> layer = LatentSSM(16, heads=4, num_slices=8, core=Hydra(16, state_channels=4))
+    >>> layer(torch.ones(7, 16), batch=torch.tensor([0, 0, 1, 1, 1, 1, 1])).shape
+    torch.Size([7, 16])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int = 8,
+        num_slices: int = 64,
+        core: nn.Module | None = None,
+        dropout: float = 0.0,
+        grid_dim: int | None = None,
+        geometric_order: bool = False,
+    ) -> None:
+        super().__init__()
+        self.channels = channels
+        self.heads = heads
+        self.num_slices = num_slices
+        self.dropout = dropout
+        self.grid_dim = grid_dim
+        self.geometric_order = geometric_order
+        self.slices = Slices(channels, heads, num_slices, grid_dim)
+        self.core = Hydra(channels) if core is None else core
+        self.lin_out = Linear(channels, channels)
+
+    def reset_parameters(self) -> None:
+        for layer in (self.slices, self.core, self.lin_out):
+            reset(layer)
+
+    def forward(
+        self,
+        x: Tensor,
+        pos: Tensor | None = None,
+        batch: Tensor | None = None,
+        measure: Tensor | None = None,
+        batch_size: int | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Tensor:
+        if pos is not None and not pos.is_floating_point():
+            raise InputError(
+                f"Expected coordinates as pos (got {pos.dtype}); LatentSSM takes x, pos, batch in this order"
+            )
+        tiles = Tiles.of(x, batch, measure, batch_size)
+        weight, f = self.slices(x, tiles, batch, batch_size, shape)  # [t, H, T, M], [t, H, T, d]
+        token = soft_pool(weight, f, tiles).to(f.dtype)  # [B, H, M, d]
+        token = token.transpose(1, 2).flatten(-2)  # [B, M, C]
+        if self.geometric_order:
+            if pos is None:
+                raise InputError("LatentSSM with geometric_order needs the key 'pos', which was not given")
+            place = tiles.split(pad(pos.to(weight.dtype), (0, 1), value=1.0))[:, None]  # [t, 1, T, D + 1]
+            place = soft_pool(weight.mean(1, keepdim=True), place, tiles, mean=False)[:, 0]  # [B, M, D + 1]
+            centroid = place[..., :-1] / place[..., -1:].clamp_min(torch.finfo(place.dtype).tiny)
+            order = hilbert_key(centroid).argsort(stable=True)[..., None].expand_as(token)  # [B, M, C]
+            token = torch.empty_like(token).scatter(1, order, self.core(token.gather(1, order)))
+        else:
+            token = self.core(token)
+        token = token.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [B, H, M, d]
+        y = soft_unpool(weight, token, tiles)  # [t, H, T, d]
+        y = tiles.merge(y.transpose(1, 2).flatten(-2))  # [N, C]
+        return dropout(self.lin_out(y), self.dropout, self.training)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices}, "
+            f"core={self.core})"
+        )
+
+
+class Slices(nn.Module):
+    r"""How much of each node goes to each slice, and what it carries there: :math:`w` and :math:`f` of
+    :class:`LatentSSM`."""
+
+    def __init__(self, channels: int, heads: int, num_slices: int, grid_dim: int | None = None) -> None:
+        super().__init__()
+        if channels % heads != 0:
+            raise InputError(f"Expected channels to be a multiple of heads (got {channels} and {heads})")
+        self.channels = channels
+        self.heads = heads
+        self.num_slices = num_slices
+        self.grid_dim = grid_dim
+        self.lin_in = Linear(channels, 2 * channels) if grid_dim is None else GridConv(channels, 2 * channels, grid_dim)
+        self.lin_slice = Linear(channels // heads, num_slices)
+        self.temperature = nn.Parameter(torch.empty(heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        self.lin_in.reset_parameters()
+        self.lin_slice.reset_parameters()
+        nn.init.constant_(self.temperature, 0.5)
+
+    def forward(
+        self,
+        x: Tensor,
+        tiles: Tiles,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        x = self.lin_in(x) if self.grid_dim is None else self.lin_in(x, batch, batch_size, shape)
+        x, f = tiles.split(x).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)  # 2 of [t, H, T, d]
+        tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
+        return (self.lin_slice(x) / tau).softmax(-1, dtype=tiles.mass.dtype), f  # [t, H, T, M], [t, H, T, d]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices})"
+
+
+def hilbert_key(pos: Tensor, bits: int = 10) -> Tensor:
+    """Where points lie along the Hilbert curve through their bounding box: [..., M, D] -> [..., M] integers.
+
+    The transform is Skilling's ("Programming the Hilbert curve", 2004), with ``bits`` digits an axis, 63 in all. Points
+    that differ by rounding only lie at the same place.
+
+    >>> corners = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> hilbert_key(corners, bits=1)  # around three sides of the square
+    tensor([0, 3, 1, 2])
+    """
+    lower, upper = pos.amin(-2, keepdim=True), pos.amax(-2, keepdim=True)
+    noise = torch.finfo(pos.dtype).eps ** 0.5 * torch.maximum(lower.abs(), upper.abs())
+    extent = torch.maximum(upper - lower, noise).amax(-1, keepdim=True).clamp_min(torch.finfo(pos.dtype).tiny)
+    axes = list(((pos - lower) / extent * (2**bits - 1)).round().long().unbind(-1))
+    for bit in range(bits - 1, 0, -1):  # undo the reflections and rotations of the quadrants
+        low = (1 << bit) - 1
+        for i in range(len(axes)):
+            set_ = (axes[i] >> bit & 1).bool()
+            swap = torch.where(set_, 0, (axes[0] ^ axes[i]) & low)
+            axes[0] = torch.where(set_, axes[0] ^ low, axes[0] ^ swap)
+            axes[i] = axes[i] ^ swap if i else axes[0]
+    for i in range(1, len(axes)):  # Gray code
+        axes[i] = axes[i] ^ axes[i - 1]
+    flip = torch.zeros_like(axes[0])
+    for bit in range(bits - 1, 0, -1):
+        flip = torch.where((axes[-1] >> bit & 1).bool(), flip ^ ((1 << bit) - 1), flip)
+    key = torch.zeros_like(flip)
+    for bit in range(bits - 1, -1, -1):
+        for axis in axes:
+            key = key << 1 | (axis ^ flip) >> bit & 1
+    return key
