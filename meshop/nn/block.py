@@ -5,7 +5,7 @@ from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
 from meshop.nn.feed_forward import FeedForward
-from meshop.nn.functional import argument_names
+from meshop.nn.functional import argument_names, missing
 
 
 class Block(nn.Module):
@@ -29,7 +29,7 @@ class Block(nn.Module):
         - **output:** [N, channels]
 
     Raises:
-        InputError: the mixer needs an argument that no block gets.
+        InputError: the mixer needs an argument that was not given, or that no block takes.
 
     >>> import torch
     >>> from torch_geometric.nn import SAGEConv
@@ -40,14 +40,14 @@ class Block(nn.Module):
 
     def __init__(self, mixer: nn.Module, channels: int, ffn_ratio: int = 2) -> None:
         super().__init__()
-        names = list(argument_names(mixer).items())[1:]  # the first is x, under whatever name
         known = ("pos", "edge_index", "batch", "measure", "batch_size", "shape")
-        if missing := [name for name, required in names if required and name not in known]:
-            raise InputError(f"{type(mixer).__name__} needs {', '.join(missing)}; a block has x, {', '.join(known)}")
+        names = dict(list(argument_names(mixer).items())[1:])  # the first is x, under whatever name
+        if unknown := [name for name, required in names.items() if required and name not in known]:
+            raise InputError(f"{type(mixer).__name__} needs {', '.join(unknown)}; a block has x, {', '.join(known)}")
         self.mixer = mixer
         self.channels = channels
         self.ffn_ratio = ffn_ratio
-        self.taken = [name for name, _ in names if name in known]
+        self._taken = {name: required for name, required in names.items() if name in known}
         self.norm1 = nn.LayerNorm(channels)
         self.norm2 = nn.LayerNorm(channels)
         self.ffn = FeedForward(channels, ffn_ratio * channels, channels)
@@ -74,7 +74,10 @@ class Block(nn.Module):
             "batch_size": batch_size,
             "shape": shape,
         }
-        x = x + self.mixer(self.norm1(x), **{name: given[name] for name in self.taken})
+        for name, required in self._taken.items():
+            if required and given[name] is None:
+                raise missing(self.mixer, name)
+        x = x + self.mixer(self.norm1(x), **{name: given[name] for name in self._taken})
         return x + self.ffn(self.norm2(x))
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ NODES = 1000.0  # what a graph weighs when it has a measure, see `Tiles`
 
 HOW_TO_MAKE = {
     "x": "FieldSpec.pack makes it from named fields",
-    "pos": "read_mesh sets it",
+    "pos": "meshop.read_mesh sets it",
     "edge_index": "meshop.transforms.CellsToEdges() or KNNGraph() makes it",
     "measure": "meshop.transforms.NodeMeasure() makes it",
     "shape": "set data.shape = (n1, n2) for a grid in row-major order",
@@ -74,24 +74,30 @@ def call(module: nn.Module, data: Data) -> Any:
     """
     given: dict[str, Any] = {}
     for name, required in argument_names(module).items():
-        value = _value(data, name)
+        value = argument(data, name)
         if value is not None:
             given[name] = value
         elif required:
-            key = "x" if name == "input" else name
-            hint = f"; {HOW_TO_MAKE[key]}" if key in HOW_TO_MAKE else ""
-            raise InputError(f"{type(module).__name__} needs the key '{key}', which the data does not have{hint}")
+            raise missing(module, "x" if name == "input" else name)
     return module(**given)
 
 
-def _value(data: Data, name: str) -> Any:
+def missing(module: nn.Module, key: str) -> InputError:
+    """The error that says which key a module lacks and what makes it."""
+    hint = f"; {HOW_TO_MAKE[key]}" if key in HOW_TO_MAKE else ""
+    return InputError(f"{type(module).__name__} needs the key '{key}', which was not given{hint}")
+
+
+def argument(data: Data, name: str) -> Any:
+    """What :func:`call` gives to an argument, ``None`` where the data does not have it."""
     if name == "batch_size":
         return data.num_graphs if "batch" in data else None
-    value = data[key] if (key := "x" if name == "input" else name) in data else None
-    if name == "shape" and isinstance(value, list) and value and not isinstance(value[0], int):  # of a batch
-        if any(tuple(shape) != tuple(value[0]) for shape in value):
+    name = "x" if name == "input" else name
+    value = data.get(name)
+    if name == "shape" and "batch" in data and value is not None:  # a batch has a list of shapes
+        if any(shape != value[0] for shape in value):
             raise InputError(f"Expected grids of one shape in a batch (got {value}); use a batch size of one")
-        return tuple(value[0])
+        return value[0]
     return value
 
 
@@ -221,8 +227,8 @@ def segment_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles) -
         log_mass = tiles.mass.masked_fill(empty, 1).log().masked_fill(empty, -1e30)[:, None, None]  # [t, 1, 1, T]
         query = query.to(dtype)[tiles.graph] * query.size(-1) ** -0.5  # [t, H, M, d]
         logit = (query @ key.to(dtype).mT).add_(log_mass)  # [t, H, M, T]
-        peak = tiles.max(logit.amax(-1, keepdim=True))[tiles.graph]  # [t, H, M, 1]
-        score = logit.sub_(peak).exp_()
+        peak = logit.amax(-1, keepdim=True) if logit.size(-1) > 0 else torch.zeros_like(query[..., :1])
+        score = logit.sub_(tiles.max(peak)[tiles.graph]).exp_()  # any shift gives the same, this one cannot overflow
         return tiles.sum(score @ value.to(dtype)) / tiles.sum(score.sum(-1, keepdim=True))
 
 

@@ -1,10 +1,9 @@
-import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from meshop.data import InputError
+from meshop.nn.grid import grid_to_rows, rows_to_grid
 
 
 class GridConv(nn.Module):
@@ -26,6 +25,7 @@ class GridConv(nn.Module):
     Raises:
         InputError: the nodes of each graph are not such a grid.
 
+    >>> import torch
     >>> GridConv(3, 8, dim=2)(torch.ones(20, 3), shape=(4, 5)).shape
     torch.Size([20, 8])
     """
@@ -51,24 +51,8 @@ class GridConv(nn.Module):
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
     ) -> Tensor:
-        if shape is None or len(shape) != self.dim:
-            raise InputError(f"Expected the shape of a {self.dim}-D grid (got {shape}); set data.shape = (n1, ...)")
-        cells = math.prod(shape)
-        order = None if batch is None else batch.argsort(stable=True)
-        graphs = 1 if batch is None else x.size(0) // cells if batch_size is None else batch_size
-        if x.size(0) != graphs * cells or not _equal_sizes(batch, order, cells):
-            raise InputError(
-                f"Expected graphs of {cells} nodes each for the grid {tuple(shape)} (got {x.size(0)} nodes)"
-            )
-        grid = x if order is None else x[order]
-        grid = self.conv(grid.view(graphs, *shape, -1).movedim(-1, 1)).movedim(1, -1).reshape(x.size(0), -1)
-        return grid if order is None else torch.empty_like(grid).index_copy(0, order, grid)
+        grid, order = rows_to_grid(x, self.dim, batch, batch_size, shape)
+        return grid_to_rows(self.conv(grid), order)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, dim={self.dim})"
-
-
-def _equal_sizes(batch: Tensor | None, order: Tensor | None, cells: int) -> bool:
-    if batch is None or order is None or torch.compiler.is_compiling():
-        return True
-    return bool((batch[order] == torch.arange(batch.size(0), device=batch.device) // cells).all())

@@ -4,6 +4,7 @@ from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
 from meshop.nn.feed_forward import FeedForward
+from meshop.nn.functional import missing
 
 
 class Lift(nn.Module):
@@ -66,12 +67,12 @@ class Lift(nn.Module):
             raise InputError(f"Expected x with {self.in_channels} channels (got {x.size(-1)})")
         if self.position is not None:
             if pos is None:
-                raise InputError(f"{type(self.position).__name__} needs the key 'pos', which was not given")
+                raise missing(self.position, "pos")
             x = torch.cat([self.position(pos, batch, batch_size), x], dim=-1)
         h = self.mlp(x) + self.placeholder
         if self.time is not None:
             if time is None:
-                raise InputError(f"{type(self.time).__name__} needs the key 'time', which was not given")
+                raise missing(self.time, "time")
             embedding = self.time(time)  # [B, hidden_channels]
             h = h + (embedding if batch is None else embedding[batch])
         return h

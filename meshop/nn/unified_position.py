@@ -41,7 +41,7 @@ class UnifiedPosition(nn.Module):
         self.ref = ref
         self.box = box
         self.out_channels = ref**dim
-        axes = [torch.linspace(0, 1, ref)] * dim
+        axes = [torch.arange(ref)] * dim
         lattice = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)  # [ref ** dim, dim]
         self.register_buffer("lattice", lattice, persistent=False)
 
@@ -51,15 +51,18 @@ class UnifiedPosition(nn.Module):
     def forward(self, pos: Tensor, batch: Tensor | None = None, batch_size: int | None = None) -> Tensor:
         if pos.size(-1) != self.dim:
             raise InputError(f"Expected {self.dim} coordinates (got {pos.size(-1)})")
+        exact = pos.to(torch.promote_types(pos.dtype, torch.float32))
         if self.box is not None:
-            lower, upper = pos.new_tensor(self.box).unbind()
+            lower, upper = exact.new_tensor(self.box)
         else:
-            batch = pos.new_zeros(pos.size(0), dtype=torch.long) if batch is None else batch
-            lower, upper = (scatter(pos, batch, dim_size=batch_size, reduce=how)[batch] for how in ("min", "max"))
-        extent = (upper - lower).clamp_min(torch.finfo(pos.dtype).tiny)
-        return torch.cdist(
-            (pos - lower) / extent, self.lattice.to(pos.dtype), compute_mode="donot_use_mm_for_euclid_dist"
-        )
+            if batch is None:
+                batch, batch_size = torch.zeros(pos.size(0), dtype=torch.long, device=pos.device), 1
+            batch = batch.long()
+            lower, upper = (scatter(exact, batch, dim_size=batch_size, reduce=how)[batch] for how in ("min", "max"))
+        extent = torch.where(upper > lower, upper - lower, 1)
+        lattice = self.lattice.to(exact.dtype) / max(self.ref - 1, 1)
+        distance = torch.cdist((exact - lower) / extent, lattice, compute_mode="donot_use_mm_for_euclid_dist")
+        return distance.to(pos.dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dim}, ref={self.ref})"

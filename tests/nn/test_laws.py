@@ -1,0 +1,99 @@
+"""Every law over every layer and model."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import SAGEConv
+
+import meshop.models
+import meshop.nn
+from meshop.models import CANO, Transolver
+from meshop.nn import (
+    Block,
+    ClusterAttention,
+    FeedForward,
+    GridConv,
+    Lift,
+    Linear,
+    Normalizer,
+    PhysicsAttention,
+    TimestepEmbedding,
+    UnifiedPosition,
+)
+from meshop.testing import LAWS, Make, assert_memory, random_graph, random_grid
+
+C = 16  # channels of the graphs
+
+
+def fitted() -> Normalizer:
+    norm = Normalizer(C)
+    norm.fit(torch.arange(4.0 * C).view(4, C).square())
+    return norm
+
+
+def times(num_nodes: int, seed: int) -> Data:
+    """A layer of one row a graph keeps the laws of one row a node."""
+    time = torch.rand(num_nodes, generator=torch.Generator().manual_seed(seed))
+    return Data(time=time, measure=time, num_nodes=num_nodes)
+
+
+cube = partial(random_grid, shape=(3, 4, 2))
+GRID = ("order",)  # on a grid the order of the nodes means something
+
+# module, graphs, laws that do not apply
+CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
+    "Block": (Block(PhysicsAttention(C, heads=2, num_slices=C), C), random_graph, ()),
+    "Block-SAGEConv": (Block(SAGEConv(C, C), C), random_graph, ("measure",)),  # SAGEConv has no measure
+    "ClusterAttention": (ClusterAttention(C, heads=2, num_clusters=C), random_graph, ()),
+    "ClusterAttention-sum": (ClusterAttention(C, heads=2, num_clusters=C, aggr="sum"), random_graph, ()),
+    "ClusterAttention-grid": (ClusterAttention(C, heads=2, num_clusters=C, grid_dim=2), random_grid, GRID),
+    "FeedForward": (FeedForward(C, 2 * C, 3), random_graph, ()),
+    "GridConv": (GridConv(C, 3, dim=2), random_grid, GRID),
+    "GridConv-3d": (GridConv(C, 3, dim=3), cube, GRID),
+    "Lift": (Lift(C, 8, position=UnifiedPosition(2, ref=3), time=TimestepEmbedding(8)), random_graph, ()),
+    "Linear": (Linear(C, 3), random_graph, ("state",)),  # torch's constructor
+    "Normalizer": (fitted(), random_graph, ()),
+    "PhysicsAttention": (PhysicsAttention(C, heads=2, num_slices=C), random_graph, ()),
+    "PhysicsAttention-grid": (PhysicsAttention(C, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
+    "PhysicsAttention-cube": (PhysicsAttention(C, heads=2, num_slices=C, grid_dim=3), cube, GRID),
+    "TimestepEmbedding": (TimestepEmbedding(C), times, ()),
+    "UnifiedPosition": (UnifiedPosition(2, ref=4), random_graph, ()),
+    "UnifiedPosition-box": (UnifiedPosition(2, ref=4, box=((0, 0), (1, 2))), random_graph, ()),
+    "CANO": (CANO(C, C, 2, 3, heads=2, num_clusters=C), random_graph, ()),
+    "CANO-grid": (CANO(C, C, 2, 3, heads=2, num_clusters=C, grid_dim=2), random_grid, GRID),
+    "Transolver": (Transolver(C, C, 2, 3, heads=2, num_slices=C), random_graph, ()),
+    "Transolver-grid": (Transolver(C, C, 2, 3, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
+}
+
+
+def test_every_layer_and_model_is_here():
+    public = [(module, name) for module in (meshop.nn, meshop.models) for name in module.__all__]
+    layers = {name for module, name in public if isinstance(getattr(module, name), type)}
+    assert layers == {name.split("-")[0] for name in CASES}
+
+
+def cases():
+    for name in CASES:
+        for law in LAWS:
+            if law != "memory":
+                slow = law in ("compile", "export") and "-" in name  # the plain ones are enough for every day
+                yield pytest.param(name, law, marks=[pytest.mark.slow] if slow else [], id=f"{name}-{law}")
+
+
+@pytest.mark.parametrize(("name", "law"), cases())
+def test_law(name, law):
+    module, make, skip = CASES[name]
+    if law in skip:
+        pytest.skip("does not apply")
+    LAWS[law](module, make)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_memory(name):
+    module, make, _ = CASES[name]
+    if make in (random_grid, cube):
+        make = partial(random_grid, shape=(64, 64) if make is random_grid else (16, 16, 16))
+    assert_memory(module, make, per_node=6 * C)  # N x M x d would be 16 C
