@@ -10,8 +10,9 @@ from meshop.geometry.cells import (
     facet_pairs,
     polyhedron_faces,
 )
-from meshop.geometry.measure import cell_centroid, cell_measure, node_measure
+from meshop.geometry.measure import cell_centroid, cell_measure, cell_shares, node_measure
 from meshop.geometry.neighbors import nearest_neighbors
+from meshop.geometry.transfer import cells_to_points, points_to_cells
 
 __all__ = [
     "POLYHEDRON",
@@ -21,9 +22,12 @@ __all__ = [
     "cell_measure",
     "cell_name",
     "cell_shape",
+    "cell_shares",
     "cells_by_shape",
+    "cells_to_points",
     "facet_pairs",
     "nearest_neighbors",
     "node_measure",
+    "points_to_cells",
     "polyhedron_faces",
 ]

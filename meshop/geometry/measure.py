@@ -47,7 +47,7 @@ def cell_measure(
     tensor([2.])
     """
     measure = points.new_zeros(cell_type.numel())
-    for cells, _, share in _shares(points, cell_type, cell_size, cell_index, polyhedra):
+    for cells, _, share in cell_shares(points, cell_type, cell_size, cell_index, polyhedra):
         measure.index_add_(0, cells, share)
     return measure
 
@@ -100,7 +100,7 @@ def node_measure(
     highest = mesh.new_full((num_meshes,), -1).scatter_reduce(0, mesh_of_cell, dim, "amax")
     counts = dim == highest[mesh_of_cell]
     measure = points.new_zeros(points.size(0))
-    for cells, nodes, share in _shares(points, cell_type, cell_size, cell_index, polyhedra):
+    for cells, nodes, share in cell_shares(points, cell_type, cell_size, cell_index, polyhedra):
         measure.index_add_(0, nodes, share * counts[cells])
     return measure.masked_fill(highest[mesh] < 0, 1.0)
 
@@ -120,16 +120,19 @@ def cell_centroid(
     mean = points.new_zeros(cell_type.numel(), points.size(1)).index_add_(0, owner, points[cell_index])
     mean = mean / cell_size.clamp_min(1).unsqueeze(1)
     moment, measure = torch.zeros_like(mean), points.new_zeros(cell_type.numel())
-    for cells, nodes, share in _shares(points, cell_type, cell_size, cell_index, polyhedra):
+    for cells, nodes, share in cell_shares(points, cell_type, cell_size, cell_index, polyhedra):
         moment.index_add_(0, cells, share.unsqueeze(1) * (points[nodes] - mean[cells]))
         measure.index_add_(0, cells, share)
     return mean + moment / measure.clamp_min(torch.finfo(measure.dtype).tiny).unsqueeze(1)
 
 
-def _shares(
-    points: Tensor, cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhedra: Tensor | None
+def cell_shares(
+    points: Tensor, cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhedra: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Parts of measure as (cell, node, share) triples, each [L]."""
+    """How the nodes of each cell share its measure, as (cell, node, share) triples [L], shape by shape.
+
+    The definition stands in :func:`cell_measure` (the sum over a cell) and :func:`node_measure` (over a node).
+    """
     points = torch.nn.functional.pad(points, (0, 3 - points.size(1)))
     for shape, cells, nodes in cells_by_shape(cell_type, cell_size, cell_index):
         if nodes.numel():

@@ -87,15 +87,39 @@ def integers(values: Any, what: str) -> Tensor:
 
 
 def to_numpy(array: Tensor | np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """An array as files can carry it: at most two dimensions, no float16, no bool."""
+    """An array as files can carry it: numbers or texts in at most two dimensions, no float16, no bool."""
     if isinstance(array, Tensor):
         array = array.detach().cpu()
         array = (array.float() if array.dtype in (torch.float16, torch.bfloat16) else array).numpy()
     if array.dtype.kind == "c":
         raise InputError(f"Expected real values in field '{name}' (got {array.dtype}); save real and imaginary parts")
+    if array.dtype.kind not in "biufU":
+        raise InputError(f"Expected numbers or texts in field '{name}' (got {array.dtype})")
     if array.dtype.kind == "b":
         array = array.astype(np.uint8)
-    return array.reshape(len(array), -1) if array.ndim > 2 else array
+    return array.reshape(len(array), -1) if array.ndim > 2 else np.atleast_1d(array)
+
+
+# what surface files call their cells, in the order in which VTK numbers them: codes by number of nodes, and otherwise
+POLY_CELLS: dict[str, tuple[dict[int, int], int]] = {
+    "Verts": ({1: 1}, 2),
+    "Lines": ({2: 3}, 4),
+    "Polys": ({3: 5, 4: 9}, 7),
+    "Strips": ({}, 6),
+}
+
+
+def poly_codes(kind: str, size: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """VTK codes of cells of one kind by their number of nodes.
+
+    >>> poly_codes("Polys", np.array([3, 4, 5])).tolist()
+    [5, 9, 7]
+    """
+    special, otherwise = POLY_CELLS[kind]
+    code = np.full(len(size), otherwise)
+    for count, own in special.items():
+        code[size == count] = own
+    return code
 
 
 def text_numbers(text: bytes) -> np.ndarray[Any, Any]:

@@ -11,23 +11,35 @@ from typing import Any, NamedTuple
 
 from meshop.data import Arrays, InputError, MeshData, did_you_mean, in_plane_axes
 from meshop.io.gmsh import read_msh, write_msh_2, write_msh_4
-from meshop.io.vtk import read_vtk, write_grid
+from meshop.io.obj import read_obj, write_obj
+from meshop.io.ply import read_ply, write_ply
+from meshop.io.stl import read_stl, write_stl
+from meshop.io.trimesh import read_trimesh
+from meshop.io.vtk import read_vtk, write_grid, write_poly
 
 
 class Format(NamedTuple):
-    """A row of :data:`FORMATS`: a name, how to read (path, dim) and how to write (path, data, binary)."""
+    """A row of :data:`FORMATS`: a name, how to read (path, dim) and how to write (path, data, binary), if at all."""
 
     name: str
     read: Callable[[Path, int], MeshData]
-    write: Callable[[Path, MeshData, bool], None]
+    write: Callable[[Path, MeshData, bool], None] | None = None
 
 
 # To add a format, add a row.
 FORMATS: dict[str, Format] = {
     ".vtu": Format("VTK unstructured grid", read_vtk, write_grid),
     ".vtk": Format("VTK legacy", read_vtk, write_grid),
+    ".vtp": Format("VTK poly data", read_vtk, write_poly),
+    ".vts": Format("VTK structured grid", read_vtk),
+    ".vtr": Format("VTK rectilinear grid", read_vtk),
+    ".vti": Format("VTK image data", read_vtk),
     ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4),
     ".msh2": Format("gmsh 2.2", read_msh, write_msh_2),
+    ".ply": Format("PLY", read_ply, write_ply),
+    ".stl": Format("STL", read_stl, write_stl),
+    ".obj": Format("Wavefront OBJ", read_obj, write_obj),
+    ".glb": Format("binary glTF", read_trimesh),
 }
 
 
@@ -60,7 +72,12 @@ def read_mesh(path: str | os.PathLike[str], dim: int = 3) -> MeshData:
             raise InputError("it is a directory, not a mesh file")
         if path.stat().st_size == 0:
             raise InputError("the file is empty")
-        return form.read(path, dim)
+        try:
+            return form.read(path, dim)
+        except (InputError, OSError, MemoryError):
+            raise
+        except Exception as error:  # whatever a parser stumbles over
+            raise InputError(f"it is no valid {form.name} file ({error})") from error
 
 
 def write_mesh(
@@ -89,6 +106,8 @@ def write_mesh(
     path = Path(path)
     form = _format(path)
     with _named(f"Cannot write '{path}'"):
+        if form.write is None:
+            raise InputError(f"{form.name} can only be read; write .vtu instead")
         out = _with_arrays(data, point_data or {}, cell_data or {})
         if path.is_dir() or not path.parent.is_dir():
             raise InputError("it is a directory" if path.is_dir() else f"there is no directory '{path.parent}'")

@@ -12,20 +12,12 @@ import torch
 from torch import Tensor
 
 from meshop.data import InputError, MeshData
-from meshop.geometry import POLYHEDRON
+from meshop.geometry import POLYHEDRON, cell_name
 from meshop.geometry.cells import faces_of
-from meshop.io.assemble import assemble, to_numpy
+from meshop.io.assemble import POLY_CELLS, assemble, poly_codes, to_numpy
 
 if TYPE_CHECKING:
     import pyvista as pv
-
-# what VTK's poly data calls its cells, in the order in which it numbers them, and their codes by number of nodes
-_POLY_CELLS = {
-    "Verts": ({1: 1}, 2),
-    "Lines": ({2: 3}, 4),
-    "Polys": ({3: 5, 4: 9}, 7),
-    "Strips": ({}, 6),
-}
 
 
 def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
@@ -112,7 +104,11 @@ def to_pyvista(data: MeshData) -> pv.UnstructuredGrid:
         (data.field_data, grid.field_data),
     ):
         for name, array in arrays.items():
-            target.set_array(to_numpy(array, name), name, deep_copy=True)
+            values = to_numpy(array, name)
+            if values.dtype.kind == "U":
+                target.VTKObject.AddArray(_texts(values, name))
+            else:
+                target.set_array(values, name, deep_copy=True)
     for target in (grid.point_data, grid.cell_data):
         target.active_scalars_name = None
     return grid
@@ -122,20 +118,51 @@ def read_vtk(path: Path, dim: int) -> MeshData:
     """Read any file for which VTK has a reader."""
     import pyvista as pv
 
-    with _one_error():
+    with vtk_errors():
         mesh = pv.read(path)
     return from_pyvista(mesh, dim)
 
 
 def write_grid(path: Path, data: MeshData, binary: bool) -> None:
-    """Write VTK's unstructured grids (VTU, legacy VTK)."""
+    """Write VTK's unstructured grids (VTU, legacy VTK; the text of the latter keeps eleven digits)."""
     grid = to_pyvista(data)
-    with _one_error():
+    with vtk_errors():
         grid.save(path, binary=binary)
 
 
+def write_poly(path: Path, data: MeshData, binary: bool) -> None:
+    """Write VTK's poly data (VTP), which numbers vertices before lines, lines before polygons and these before strips.
+
+    Polygons of three and four nodes come back as triangles and quads.
+
+    Raises:
+        InputError: poly data have no such cell, or would renumber the cells.
+    """
+    import pyvista as pv
+
+    kinds = {code: i for i, (special, other) in enumerate(POLY_CELLS.values()) for code in (*special.values(), other)}
+    codes = data.cell_type.unique_consecutive().tolist()
+    unknown = [code for code in codes if code not in kinds]
+    if unknown:
+        raise InputError(f"it holds surfaces only (got a {cell_name(unknown[0])}); write VTU instead")
+    kind = torch.tensor([kinds.get(code, 0) for code in range(81)])[data.cell_type]
+    if bool((kind.diff() < 0).any()):
+        raise InputError("it numbers vertices, lines, polygons and strips in this order, not as the mesh; write VTU")
+    grid = to_pyvista(data)
+    poly = pv.PolyData()
+    poly.points = grid.points
+    for i, name in enumerate(POLY_CELLS):
+        member = (kind == i).repeat_interleave(data.cell_size)
+        getattr(poly, f"Set{name}")(_to_cell_array(data.cell_size[kind == i], data.cell_index[member]))
+    for source, target in (("GetPointData", poly.GetPointData()), ("GetCellData", poly.GetCellData())):
+        target.ShallowCopy(getattr(grid, source)())
+    poly.GetFieldData().ShallowCopy(grid.GetFieldData())
+    with vtk_errors():
+        poly.save(path, binary=binary)
+
+
 @contextmanager
-def _one_error() -> Iterator[None]:
+def vtk_errors() -> Iterator[None]:
     """Turn what VTK would print into one :class:`~meshop.data.InputError`."""
     import pyvista as pv
 
@@ -161,6 +188,17 @@ def _cell_array(cells: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
     return np.diff(vtk_to_numpy(cells.GetOffsetsArray())), vtk_to_numpy(cells.GetConnectivityArray())
 
 
+def _texts(values: np.ndarray[Any, Any], name: str) -> Any:
+    """A vtkStringArray; pyvista makes it of ASCII only."""
+    from vtkmodules.vtkCommonCore import vtkStringArray
+
+    out = vtkStringArray()
+    out.SetName(name)
+    for value in values.ravel().tolist():
+        out.InsertNextValue(value)
+    return out
+
+
 def _to_cell_array(size: Tensor, index: Tensor) -> Any:
     from vtkmodules.util.numpy_support import numpy_to_vtkIdTypeArray
     from vtkmodules.vtkCommonDataModel import vtkCellArray
@@ -175,12 +213,9 @@ def _to_cell_array(size: Tensor, index: Tensor) -> Any:
 
 def _poly_cells(mesh: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     types, sizes, indices = [], [], []
-    for name, (codes, otherwise) in _POLY_CELLS.items():
+    for name in POLY_CELLS:
         size, index = _cell_array(getattr(mesh, f"Get{name}")())
-        code = np.full(len(size), otherwise)
-        for count, special in codes.items():
-            code[size == count] = special
-        types.append(code)
+        types.append(poly_codes(name, size))
         sizes.append(size)
         indices.append(index)
     return np.concatenate(types), np.concatenate(sizes), np.concatenate(indices)
