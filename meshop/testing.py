@@ -140,7 +140,7 @@ def assert_measure(module: nn.Module, make: Make = random_graph) -> None:
 
 
 def assert_gradient(module: nn.Module, make: Make = random_graph) -> None:
-    """The gradient is that of finite differences; every parameter gets a finite one, also with graphs of 0 and 1 nodes."""
+    """The gradient is that of finite differences; every parameter gets a finite one, beside graphs of 0 and 1 nodes."""
     module = _shaken(module).double()
     graph = _to(Batch.from_data_list([make(n, seed=n) for n in (0, 1, 7)]), torch.float64)
     names = [name for name in ("x", "pos", "time") if name in graph]

@@ -82,4 +82,7 @@ class ClusterAttention(nn.Module):
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.channels}, heads={self.heads}, num_clusters={self.num_clusters})"
+        return (
+            f"{type(self).__name__}({self.channels}, heads={self.heads}, num_clusters={self.num_clusters}, "
+            f"aggr={self.aggr!r})"
+        )
