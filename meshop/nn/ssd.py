@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meshop.data import InputError
+from meshop.nn.functional import full_precision
 
 Discretization = Literal["mamba", "zoh"]
 
@@ -81,7 +82,8 @@ def ssd(
     if H % G:
         raise InputError(f"Expected a number of heads that the {G} groups divide (got {H} heads)")
     Q = L if 2 * chunk_size >= L else chunk_size
-    with torch.autocast(x.device.type, enabled=False):
+    K = -(-L // Q)
+    with full_precision(x):
         dtype = torch.promote_types(x.dtype, torch.float32)
         delta, A = delta.to(dtype), A.to(dtype)
         log_decay = delta * A  # [S, L, H]
@@ -90,9 +92,8 @@ def ssd(
 
         def chunks(t: Tensor, heads: int) -> Tensor:
             """[S, L, G*heads, ...] -> [S, K, G, heads, Q, ...], the last of the K chunks padded with zeros."""
-            t = F.pad(t, (0, 0) * (t.dim() - 2) + (0, -L % Q))
-            t = t.reshape(S, -1, Q, G, heads, *t.shape[3:])
-            return t.movedim(2, 4)
+            t = F.pad(t, (0, 0) * (t.dim() - 2) + (0, K * Q - L))
+            return t.reshape(S, K, Q, G, heads, *t.shape[3:]).movedim(2, 4)
 
         u, a = chunks(u, H // G), chunks(log_decay, H // G)  # [S, K, G, R, Q, P], [S, K, G, R, Q]
         B, C = chunks(B.to(dtype), 1), chunks(C.to(dtype), 1)  # [S, K, G, 1, Q, N]
@@ -107,10 +108,10 @@ def ssd(
         if initial_state is not None:
             state = state + initial_state.to(dtype).reshape(-1, G, H // G, P, N)
         states = [state]
-        for k in range(written.size(1) - 1):
+        for k in range(K - 1):
             states.append(states[-1] * from_start[:, k, ..., -1, None, None] + written[:, k])
         y = y + from_start.unsqueeze(-1) * (C @ torch.stack(states, dim=1).mT)
-        return y.movedim(4, 2).reshape(S, -1, H, P)[:, :L].to(x.dtype)
+        return y.movedim(4, 2).reshape(S, K * Q, H, P)[:, :L].to(x.dtype)
 
 
 def _segment_sums(a: Tensor) -> Tensor:
