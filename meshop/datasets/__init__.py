@@ -1,0 +1,29 @@
+"""Data sets: benchmarks and a user's own directory of mesh files, as PyG data sets of packed meshes."""
+
+from meshop.datasets.dataset import MeshDataset, statistics
+from meshop.datasets.elastic_block import ElasticBlock
+from meshop.datasets.folder import Folder, mesh_files, read_case
+from meshop.datasets.holed_poisson import HoledPoisson
+from meshop.datasets.navier_stokes_step import NavierStokesStep
+from meshop.datasets.plate_with_holes import PlateWithHoles
+
+# To add a benchmark, add a line here, its class to __all__, and a folder datasets/NAME with its card.
+BENCHMARKS: dict[str, type[MeshDataset]] = {
+    "plate_with_holes": PlateWithHoles,
+    "elastic_block": ElasticBlock,
+    "holed_poisson": HoledPoisson,
+    "navier_stokes_step": NavierStokesStep,
+}
+
+__all__ = [
+    "BENCHMARKS",
+    "ElasticBlock",
+    "Folder",
+    "HoledPoisson",
+    "MeshDataset",
+    "NavierStokesStep",
+    "PlateWithHoles",
+    "mesh_files",
+    "read_case",
+    "statistics",
+]

@@ -1,0 +1,184 @@
+"""Which case is which: a directory's table of parameters and lists of splits, joined to its mesh files."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from meshop.data import InputError
+from meshop.io import FORMATS
+
+
+def find_table(root: str | os.PathLike[str], paths: Sequence[Path]) -> Path | None:
+    """The CSV in a directory of which a column names some of its cases, if there is one.
+
+    Raises:
+        InputError: there are several.
+    """
+    keys = _keys(paths)
+    tables = [t for t in sorted(Path(root).glob("*.csv")) if _case_column(_rows(t), keys) is not None]
+    if len(tables) > 1:
+        raise InputError(f"Expected one CSV of parameters (got {', '.join(map(str, tables))}); name it (--params)")
+    return tables[0] if tables else None
+
+
+def read_table(
+    table: str | os.PathLike[str], paths: Sequence[Path], complete: bool = True
+) -> tuple[list[str], list[list[float]]]:
+    """Names of the parameters in a CSV and their values for each mesh file.
+
+    Args:
+        table: the CSV, with a header; separated by commas, semicolons or tabs.
+        paths: the mesh files.
+        complete: whether every row must be that of a file.
+
+    Raises:
+        InputError: no column names the cases; rows and files do not match; a value is not a number.
+    """
+    header, *rows = _rows(table) or [[]]
+    keys = _keys(paths)
+    column = _case_column(rows, keys)
+    if column is None:
+        raise InputError(f"Expected a column of '{table}' to name the cases, '{paths[0].stem}' among them")
+    row_of: dict[Path, list[str]] = {}
+    stray = []
+    for row in rows:
+        files = [f for f in keys.get(_key(row[column]), []) if f not in row_of]
+        if len(files) == 1:
+            row_of[files[0]] = row
+        else:
+            stray.append(row[column])
+    bare = [str(path) for path in paths if path not in row_of]
+    if bare or (stray and complete):
+        raise InputError(
+            f"Expected one row in '{table}' for every mesh file "
+            f"(files without a row: {', '.join(bare) or 'none'}; rows without a file: {', '.join(stray) or 'none'})"
+        )
+    names, columns = [], []
+    for i, name in enumerate(header):
+        values = [_number(row_of[path][i]) for path in paths]
+        if i == column or not name or all(v is None for v in values):
+            continue
+        if None in values:
+            path = paths[values.index(None)]
+            raise InputError(f"Expected numbers in column '{name}' of '{table}' (got '{row_of[path][i]}' for '{path}')")
+        names.append(name)
+        columns.append(values)
+    return names, [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in paths]
+
+
+def split_files(split: str) -> dict[str, Path]:
+    """The list files of a directory by the name of the split; none where ``split`` says fractions.
+
+    Raises:
+        InputError: ``split`` is neither fractions nor a directory with lists.
+    """
+    if _fractions(split):
+        return {}
+    lists = {name: Path(split, f"{name}.txt") for name in ("train", "val", "test")}
+    lists = {name: path for name, path in lists.items() if path.exists()}
+    if "train" not in lists or "test" not in lists:
+        raise InputError(
+            "Expected a split such as 0.8/0.1/0.1 (train/val/test) or 0.8/0.2 (train/test), or a directory with "
+            f"train.txt and test.txt (got '{split}')"
+        )
+    return lists
+
+
+def split_cases(split: str | Mapping[str, Sequence[str]], paths: Sequence[Path], seed: int = 0) -> dict[str, list[int]]:
+    """Numbers of the mesh files in each split; see :class:`Folder`.
+
+    Raises:
+        InputError: see :func:`split_files`; also fewer files than splits, a listed case that is not there, and one
+            that is listed twice.
+    """
+    fractions = _fractions(split) if isinstance(split, str) else ()
+    if fractions:
+        names = ("train", "val", "test") if len(fractions) == 3 else ("train", "test")
+        order = np.random.default_rng(seed).permutation(len(paths)).tolist()
+        counts = [max(round(f * len(paths)), 1) if f else 0 for f in fractions[1:]]
+        if sum(counts) >= len(paths):
+            raise InputError(f"Expected at least {sum(counts) + 1} mesh files for the split {split} (got {len(paths)})")
+        ends = np.cumsum([len(paths) - sum(counts), *counts])
+        return {
+            n: sorted(order[end - count : end]) for n, end, count in zip(names, ends, [ends[0], *counts], strict=True)
+        }
+    lists = {n: p.read_text().splitlines() for n, p in split_files(split).items()} if isinstance(split, str) else split
+    keys = _keys(paths)
+    number = {path: i for i, path in enumerate(paths)}
+    splits: dict[str, list[int]] = {}
+    for name, cases in lists.items():
+        splits[name] = []
+        for case in filter(None, map(str.strip, cases)):
+            files = keys.get(_key(case), [])
+            if len(files) != 1:
+                raise InputError(
+                    f"Expected one mesh file for the case '{case}' of the split '{name}' (got {len(files)})"
+                )
+            if any(number[files[0]] in part for part in splits.values()):
+                raise InputError(f"Expected every case in one split, once (got '{case}' of the split '{name}' again)")
+            splits[name].append(number[files[0]])
+    return splits
+
+
+def _fractions(split: str) -> tuple[float, ...]:
+    """The fractions that ``0.8/0.1/0.1`` says, or nothing."""
+    numbers = [_number(part) for part in split.split("/")]
+    fractions = tuple(n for n in numbers if n is not None and 0 <= n < 1)
+    return (
+        fractions
+        if len(fractions) == len(numbers) in (2, 3) and abs(sum(fractions) - 1) < 1e-6 and fractions[0]
+        else ()
+    )
+
+
+def _keys(paths: Sequence[Path]) -> dict[str, list[Path]]:
+    """The mesh files by what may name them: the end of the path without extension, or of a directory with one file."""
+    keys: dict[str, list[Path]] = {}
+    siblings = Counter(path.parent for path in paths)
+    for path in paths:
+        full = path.absolute()
+        for parts in (full.with_suffix("").parts, full.parent.parts if siblings[path.parent] == 1 else ()):
+            for i in range(1, len(parts)):
+                keys.setdefault("/".join(parts[i:]), []).append(path)
+    return keys
+
+
+def _key(text: str) -> str:
+    """The name of a case without a mesh file's extension."""
+    path = Path(text.strip())
+    return (path.with_suffix("") if path.suffix.lower() in FORMATS else path).as_posix()
+
+
+def _rows(table: str | os.PathLike[str]) -> list[list[str]]:
+    """The lines of a CSV that are not empty, header first."""
+    path = Path(table)
+    if not path.is_file():
+        raise InputError(f"Expected a CSV of parameters (there is no file '{path}')")
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    delimiter = max(",;\t", key=(lines or [""])[0].count)
+    rows = [[value.strip() for value in row] for row in csv.reader(lines, delimiter=delimiter)]
+    rows = [row for row in rows if any(row)]
+    for row in rows:
+        if len(row) != len(rows[0]):
+            raise InputError(
+                f"Expected {len(rows[0])} columns in every row of '{path}' (got {len(row)}: {', '.join(row)})"
+            )
+    return rows
+
+
+def _case_column(rows: Sequence[Sequence[str]], keys: Mapping[str, object]) -> int | None:
+    """The first column that names a mesh file."""
+    return next((i for i in range(len(rows[0]) if rows else 0) if any(_key(row[i]) in keys for row in rows)), None)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,216 @@
+"""What the data sets of this package share: fields, splits, and a cache that knows what it was made from."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import InMemoryDataset
+from torch_geometric.io import fs
+from torch_geometric.transforms import Compose
+
+from meshop import __version__
+from meshop.data import FieldSpec, InputError, MeshData, did_you_mean
+
+
+class MeshDataset(InMemoryDataset, ABC):
+    """Meshes with the same fields, split into parts: a PyG data set whose cache is never stale.
+
+    Its items are packed :class:`~meshop.data.MeshData` on the CPU: ``x``, ``y`` and, where the data set has parameters,
+    ``params``; the graph that ``pre_transform`` makes; cells, points and all arrays of the mesh; ``name``, the case.
+
+    The cache in ``root/processed`` is rebuilt when a raw file has another size or modification time, when an argument
+    of the constructor, ``pre_transform`` or ``pre_filter`` is another one, and by another version of meshop. PyG only
+    warns of it. The name of the file says what it was made from, and it appears when it is complete.
+
+    A subclass is one benchmark: ``raw_file_names`` and ``download`` as in PyG, and :meth:`read`. Where its raw files do
+    not depend on an argument of its constructor, but the meshes do, it adds that to :attr:`options`.
+
+    Args:
+        root: directory of the files, ``root/raw`` and ``root/processed``.
+        transform: applied to every item when it is taken.
+        pre_transform: makes the graph, once; edges of the cells and measure of the nodes by default, and
+            :class:`~meshop.transforms.CellGraph` where the fields live on cells.
+        pre_filter: which meshes to keep, asked before ``pre_transform``.
+        force_reload: rebuild the cache.
+    """
+
+    spec: FieldSpec
+    splits: dict[str, list[int]]
+    pre_transform: Callable[[MeshData], MeshData] | None
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        transform: Callable[[MeshData], MeshData] | None = None,
+        pre_transform: Callable[[MeshData], MeshData] | None = None,
+        pre_filter: Callable[[MeshData], bool] | None = None,
+        force_reload: bool = False,
+    ) -> None:
+        super().__init__(os.fspath(root), transform, pre_transform, pre_filter, force_reload=force_reload)
+        cache = fs.torch_load(self.processed_paths[0])
+        self.data, self.slices = MeshData.from_dict(cache["data"]), cache["slices"]
+        self.spec, self.splits = FieldSpec.from_dict(cache["spec"]), cache["splits"]
+        self.pre_transform = self.pre_transform or _default_graph(self.spec)
+
+    @abstractmethod
+    def read(self) -> tuple[Sequence[MeshData], FieldSpec, dict[str, list[int]]]:
+        """Make the named meshes from the raw files; with their fields and the numbers of those in each split."""
+
+    def where(self, mesh: MeshData) -> str:
+        """What messages call a mesh."""
+        return f"{self.root}, {mesh.name}"
+
+    def split(self, name: str) -> MeshDataset:
+        """The part of that name.
+
+        Raises:
+            InputError: there is no such part; the message lists those there are.
+        """
+        if name not in self.splits:
+            known = list(self.splits)
+            raise InputError(f"Expected one of the splits {', '.join(known)} (got '{name}'){did_you_mean(name, known)}")
+        part = copy.copy(self)
+        part._indices = self.splits[name]
+        return part
+
+    def get(self, idx: int) -> MeshData:
+        data = super().get(idx)
+        for key in ("point_data", "cell_data", "field_data"):
+            data[key] = copy.copy(data[key])  # an array that a caller adds stays out of the data set
+        return data
+
+    @property
+    def sources(self) -> list[str]:
+        """The files that the cache is made from."""
+        return self.raw_paths
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the cache depends on beside the files."""
+        return {"pre_transform": self.pre_transform, "pre_filter": self.pre_filter}
+
+    @cached_property
+    def processed_file_names(self) -> list[str]:
+        files = [(os.path.relpath(f, self.root), s.st_size, s.st_mtime_ns) for f in self.sources for s in [os.stat(f)]]
+        return [f"meshop-{_digest([type(self).__name__, self.options])}-{_digest([__version__, files])}.pt"]
+
+    def _process(self) -> None:
+        path = Path(self.processed_paths[0])
+        if path.exists() and not self.force_reload:
+            return
+        if self.log and "PYTEST_CURRENT_TEST" not in os.environ:
+            sys.stderr.write("Processing...\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.process()
+        for stale in path.parent.glob(f"{path.stem.rpartition('-')[0]}-*.pt"):
+            if stale != path:
+                stale.unlink(missing_ok=True)
+        if self.log and "PYTEST_CURRENT_TEST" not in os.environ:
+            sys.stderr.write("Done!\n")
+
+    def process(self) -> None:
+        meshes, spec, splits = self.read()
+        graph = self.pre_transform or _default_graph(spec)
+        kept = [i for i, mesh in enumerate(meshes) if self.pre_filter is None or self.pre_filter(mesh)]
+        if not kept:
+            raise InputError(f"Expected pre_filter to keep some of the {len(meshes)} meshes of {self.root} (got none)")
+        items = []
+        for i in kept:
+            where = self.where(meshes[i])
+            try:
+                items.append(spec.pack(graph(meshes[i]), where))
+            except InputError as error:
+                raise error if where in str(error) else InputError(f"{where}: {error}") from error
+        data, slices = self.collate(items)
+        place = {old: new for new, old in enumerate(kept)}
+        splits = {name: [place[i] for i in part if i in place] for name, part in splits.items()}
+        cache = {"data": data.to_dict(), "slices": slices, "spec": spec.to_dict(), "splits": splits}
+        with whole_file(self.processed_paths[0]) as part:
+            fs.torch_save(cache, part)
+
+
+def _default_graph(spec: FieldSpec) -> Callable[[MeshData], MeshData]:
+    from meshop.transforms import CellGraph, CellsToEdges, NodeMeasure
+
+    return CellGraph() if spec.location == "cell" else Compose([CellsToEdges(), NodeMeasure()])
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file to write that takes its name when the block has ended without an error, or never.
+
+    Raises:
+        InputError: the file cannot be written; the message says why.
+    """
+    part = Path(f"{path}.{os.getpid()}.part")
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"Cannot write '{path}': {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(_describe(value).encode()).hexdigest()[:12]
+
+
+def _describe(value: Any) -> str:
+    """A text that is another one where an argument does another thing: attributes of objects, code of functions."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_describe(k)}: {_describe(v)}' for k, v in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_describe, value))}]"
+    if isinstance(value, (Tensor, np.ndarray)):
+        array = np.ascontiguousarray(value)
+        return f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
+    if isinstance(value, FunctionType):
+        code = value.__code__
+        inside = [c.cell_contents for c in value.__closure__ or ()]
+        return _describe(
+            [code.co_code, code.co_names, code.co_consts, value.__defaults__, value.__kwdefaults__, inside]
+        )
+    if getattr(value, "__dict__", None) and not isinstance(value, type):
+        return f"{type(value).__module__}.{type(value).__qualname__}{_describe(vars(value))}"
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def statistics(dataset: MeshDataset) -> dict[str, dict[str, float]]:
+    """Least, mean and greatest number of nodes, cells and edges of a mesh, and the same of all values of each field.
+
+    A vector has a row for each component, ``displacement[0]``. Every data card holds these numbers of a correct copy.
+    """
+    spec, meshes = dataset.spec, list(dataset)
+    rows = {
+        "nodes": torch.tensor([float(mesh.num_nodes) for mesh in meshes]),
+        "cells": torch.tensor([float(mesh.num_cells) for mesh in meshes]),
+        "edges": torch.tensor([mesh.edge_index.size(1) / 2 for mesh in meshes]),
+    }
+    rows |= {name: torch.cat([mesh.params[:, i] for mesh in meshes]) for i, name in enumerate(spec.params)}
+    columns = torch.cat([torch.cat([mesh.x[:, spec.dim * spec.position :], mesh.y], dim=1) for mesh in meshes])
+    names = [
+        f"{field.name}[{i}]" if field.components > 1 else field.name
+        for field in (*spec.inputs, *spec.targets)
+        for i in range(field.components)
+    ]
+    rows |= dict(zip(names, columns.double().T, strict=True))
+    return {
+        name: {"min": float(v.min()), "mean": float(v.mean()), "max": float(v.max()), "std": float(v.std(correction=0))}
+        for name, v in rows.items()
+    }
