@@ -77,6 +77,13 @@ class Arrays:
     def __copy__(self) -> Arrays:
         return Arrays(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # text arrays go as lists: torch.load(weights_only=True) takes no numpy array
+        return {k: v if isinstance(v, Tensor) else (v.dtype.str, v.tolist()) for k, v in self.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._arrays = {k: v if isinstance(v, Tensor) else np.array(v[1], dtype=v[0]) for k, v in state.items()}
+
     def keys(self) -> Iterable[str]:
         return self._arrays.keys()
 

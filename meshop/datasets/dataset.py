@@ -114,7 +114,6 @@ class MeshDataset(InMemoryDataset, ABC):
             return
         if self.log and "PYTEST_CURRENT_TEST" not in os.environ:
             sys.stderr.write("Processing...\n")
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.process()
         for stale in path.parent.glob(f"{path.stem.rpartition('-')[0]}-*.pt"):
             if stale != path:
