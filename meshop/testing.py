@@ -329,13 +329,13 @@ def _to(data: Data, dtype: torch.dtype) -> Data:
 
 
 def _permuted(data: Data, order: Tensor) -> Data:
-    """Take nodes in another order (or some twice), with their edges."""
+    """Take nodes in another order (or some twice); each edge joins all copies of its two nodes."""
     out = data.clone()
     for key, value in data.items():
         if key == "edge_index":
-            place = torch.empty_like(order)
-            place[order] = torch.arange(len(order))
-            out[key] = place[value]
+            edge, source = (order == value[0, :, None]).nonzero().unbind(1)
+            pair, target = (order == value[1, edge, None]).nonzero().unbind(1)
+            out[key] = torch.stack([source[pair], target])
         elif data.is_node_attr(key):
             out[key] = value[order]
     return out

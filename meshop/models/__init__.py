@@ -1,6 +1,21 @@
 """Whole models: a lift, blocks and a head, one a file."""
 
 from meshop.models.cano import CANO
+from meshop.models.fno import FNO
+from meshop.models.lamo import LaMO
+from meshop.models.lamo_grid import LaMOGrid
+from meshop.models.stack import Stack
 from meshop.models.transolver import Transolver
+from meshop.models.transolver_sigma import Physolver, Specsolver, TransolverSigma
 
-__all__ = ["CANO", "Transolver"]
+__all__ = [
+    "CANO",
+    "FNO",
+    "LaMO",
+    "LaMOGrid",
+    "Physolver",
+    "Specsolver",
+    "Stack",
+    "Transolver",
+    "TransolverSigma",
+]

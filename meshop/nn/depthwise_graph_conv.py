@@ -4,10 +4,9 @@ from torch.nn.functional import gelu
 from torch_geometric.utils import scatter
 
 
-
 class DepthwiseGraphConv(nn.Module):
     r"""A convolution of each channel by itself over the neighbours in a graph, with a continuous kernel: what
-    :class:`DepthwiseGridConv` is on meshes that are no grid.
+    :class:`GridConv` with as many groups as channels is on grids.
 
     .. math::
         y_i = b + \theta(0) \odot x_i
@@ -15,9 +14,9 @@ class DepthwiseGraphConv(nn.Module):
         s_i^2 = \frac{\sum_j \mu_j \lVert p_j - p_i \rVert^2}{\sum_j \mu_j}
 
     over the neighbours :math:`j` of node :math:`i` in other places. The kernel :math:`\theta: \mathbb{R}^d \to
-    \mathbb{R}^C` is a perceptron. The scale :math:`s_i`, the root mean square distance of the neighbours, makes the layer
-    independent of the unit of the coordinates and of the size of the cells; the measure :math:`\mu` (1 without), of the
-    splitting of nodes. A node without neighbours keeps the first two terms.
+    \mathbb{R}^C` is a perceptron. The scale :math:`s_i`, the root mean square distance of the neighbours, makes the
+    layer independent of the unit of the coordinates and of the size of the cells; the measure :math:`\mu` (1 without),
+    of the splitting of nodes. A node without neighbours keeps the first two terms.
 
     Time is O(N C + E (h + C)) with h the width of the perceptron, memory O(E (h + C)).
 

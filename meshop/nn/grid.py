@@ -35,7 +35,7 @@ def rows_to_grid(
 
 
 def grid_to_rows(grid: Tensor, order: Tensor | None) -> Tensor:
-    """Inverse of :func:`rows_to_grid`: grids [B, C, n1, ..., nd] to nodes [B * n1 * ... * nd, C], in their own order."""
+    """Inverse of :func:`rows_to_grid`: grids [B, C, n1, ..., nd] to nodes [B * n1 * ... * nd, C] in their own order."""
     rows = grid.movedim(1, -1).flatten(0, -2)
     return rows if order is None else torch.empty_like(rows).index_copy(0, order, rows)
 

@@ -7,7 +7,7 @@ from meshop.nn.grid import grid_to_rows, rows_to_grid
 
 
 class GridConv(nn.Module):
-    r"""A dense convolution over nodes that form a grid; the zero padding keeps their number.
+    r"""A convolution over nodes that form a grid; the zero padding keeps their number.
 
     Nodes are in row-major order (``indexing="ij"``): node :math:`i\, n_2 + j` of a graph is entry :math:`(i, j)`. Every
     graph of a batch is a grid of the same shape.
@@ -17,6 +17,7 @@ class GridConv(nn.Module):
         out_channels: size of the output.
         dim: 1, 2 or 3.
         kernel_size: odd number of nodes the kernel spans along each axis.
+        groups: equal shares of the channels that are convolved apart; with as many as channels, each by itself.
 
     Shapes:
         - **input:** x [N, in_channels], batch [N], shape (n1, ..., n_dim)
@@ -30,7 +31,7 @@ class GridConv(nn.Module):
     torch.Size([20, 8])
     """
 
-    def __init__(self, in_channels: int, out_channels: int, dim: int, kernel_size: int = 3) -> None:
+    def __init__(self, in_channels: int, out_channels: int, dim: int, kernel_size: int = 3, groups: int = 1) -> None:
         super().__init__()
         if dim not in (1, 2, 3) or kernel_size % 2 == 0:
             raise InputError(f"Expected dim 1, 2 or 3 and an odd kernel_size (got {dim} and {kernel_size})")
@@ -38,8 +39,9 @@ class GridConv(nn.Module):
         self.out_channels = out_channels
         self.dim = dim
         self.kernel_size = kernel_size
+        self.groups = groups
         conv = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dim - 1]
-        self.conv = conv(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
+        self.conv = conv(in_channels, out_channels, kernel_size, padding=kernel_size // 2, groups=groups)
 
     def reset_parameters(self) -> None:
         self.conv.reset_parameters()

@@ -5,10 +5,14 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
+from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
 from meshop.data import InputError
-from meshop.nn.functional import argument_names, full_precision
+from meshop.nn.functional import full_precision, missing
+from meshop.nn.residual import call_with, taken
+
+GRID_ARGUMENTS = ("batch", "batch_size", "shape")
 
 
 class GridResample(nn.Module):
@@ -18,8 +22,8 @@ class GridResample(nn.Module):
         y = R\bigl( \mathrm{operator}( S x ) \bigr)
 
     The bounding box of each graph carries a grid of its own. With :math:`m_n` the measure of node :math:`n` (1 without)
-    and weights :math:`\kappa_{nc} = \kappa(\delta_{nc})` of its offset :math:`\delta_{nc}` from grid point :math:`c`, in
-    units of the spacing along each axis,
+    and weights :math:`\kappa_{nc} = \kappa(\delta_{nc})` of its offset :math:`\delta_{nc}` from grid point :math:`c`,
+    in units of the spacing along each axis,
 
     .. math::
         S: \quad g_c &= \Bigl( \sum_n m_n \kappa_{nc} x_n + r_c\, \bar g_c \Bigr) \Big/
@@ -78,10 +82,6 @@ class GridResample(nn.Module):
         margin: float = 0.0,
     ) -> None:
         super().__init__()
-        names = list(argument_names(operator).items())[1:]  # the first is x, under whatever name
-        known = ("batch", "batch_size", "shape")
-        if missing := [name for name, required in names if required and name not in known]:
-            raise InputError(f"{type(operator).__name__} needs {', '.join(missing)}; a grid has x, {', '.join(known)}")
         if size is not None and (not 1 <= len(size) <= 3 or min(size) < 1):
             raise InputError(f"Expected a positive size for each of one to three axes (got {tuple(size)})")
         if margin < 0:
@@ -92,12 +92,11 @@ class GridResample(nn.Module):
         self.kernel_out = kernel_out
         self.deformation = deformation
         self.margin = margin
-        self.taken = [name for name, _ in names if name in known]
+        self._taken = taken(operator, GRID_ARGUMENTS)
 
     def reset_parameters(self) -> None:
         for layer in (self.operator, self.kernel_in, self.kernel_out, self.deformation):
-            if layer is not None and hasattr(layer, "reset_parameters"):
-                layer.reset_parameters()
+            reset(layer)
 
     def forward(
         self,
@@ -111,7 +110,7 @@ class GridResample(nn.Module):
         if shape is not None:
             return self._operate(x, batch, batch_size, shape)
         if pos is None:
-            raise InputError(f"{type(self).__name__} needs the key 'pos' of nodes that form no grid; read_mesh sets it")
+            raise missing(self, "pos")
         batch, graphs = _graphs(pos, batch, batch_size)
         if graphs == 0:
             return self._operate(x, batch, 0, (1,) * pos.size(1))
@@ -166,8 +165,7 @@ class GridResample(nn.Module):
         return self._sample(self._operate(rows, number, graphs, size), place, batch, size)
 
     def _operate(self, rows: Tensor, batch: Tensor | None, graphs: int | None, shape: Sequence[int]) -> Tensor:
-        given = {"batch": batch, "batch_size": graphs, "shape": shape}
-        return self.operator(rows, **{name: given[name] for name in self.taken})
+        return call_with(self.operator, self._taken, rows, (batch, graphs, shape), GRID_ARGUMENTS)
 
     def _place(self, pos: Tensor, batch: Tensor, graphs: int, size: Sequence[int]) -> Tensor:
         """Coordinates [N, d] in the grid of each graph: point (i, j) is at (i, j)."""
@@ -194,7 +192,7 @@ class GridResample(nn.Module):
                 share = (measure.to(dtype) / whole[batch])[:, None]
             cells = graphs * math.prod(size)
             total = share.new_zeros(cells, x.size(1))
-            mass = share.new_zeros(cells, 1 if self.kernel_in is None else self.kernel_in.channels)
+            mass = share.new_zeros(cells, getattr(self.kernel_in, "channels", 1))
             for cell, weight in _stencil(self.kernel_in, place, batch, size):
                 weight = share * weight.to(dtype)
                 total = total.index_add(0, cell, weight * x.to(dtype))
@@ -252,7 +250,7 @@ def _stencil(
     kernel: nn.Module | None, place: Tensor, batch: Tensor, size: Sequence[int]
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """For each grid point in reach of a node: its number [N] among those of all graphs, and its weight [N, 1 or C]."""
-    reach = 1 if kernel is None else kernel.reach
+    reach = getattr(kernel, "reach", 1)
     corner = place.detach().floor() - (reach - 1)
     last = place.new_tensor(size) - 1
     stride = torch.tensor([math.prod(size[axis + 1 :]) for axis in range(len(size))], device=place.device)
@@ -271,7 +269,9 @@ def _fill(total: Tensor, mass: Tensor, least: Tensor) -> Tensor:
     if max(mass.shape[2:]) > 1:
         mode = ("linear", "bilinear", "trilinear")[mass.dim() - 3]
         coarse = interpolate(_fill(_halve(total), _halve(mass), least), scale_factor=2.0, mode=mode)
-        total = total + lack * coarse[(..., *map(slice, mass.shape[2:]))]
+        for axis, n in enumerate(mass.shape[2:], start=2):
+            coarse = coarse.narrow(axis, 0, n)
+        total = total + lack * coarse
     return total / (mass + lack).clamp_min(torch.finfo(mass.dtype).tiny)
 
 
