@@ -205,7 +205,7 @@ class LaMO(nn.Module):
                 f"{mixer}.lin_out": [f"{attn}.to_out.0"],
             }
         load_authors(model, state_dict, names)
-        if grid_dim and features > (0 if position else grid_dim):
+        if grid_dim and features > (grid_dim if position is None else 0):
             nn.init.zeros_(lift.placeholder)
         return model
 

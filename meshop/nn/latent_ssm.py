@@ -6,7 +6,7 @@ from torch.nn.functional import dropout, pad
 from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
-from meshop.nn.functional import Tiles, soft_pool, soft_unpool
+from meshop.nn.functional import Tiles, missing, soft_pool, soft_unpool
 from meshop.nn.grid_conv import GridConv
 from meshop.nn.hydra import Hydra
 from meshop.nn.linear import Linear
@@ -108,7 +108,7 @@ class LatentSSM(nn.Module):
         token = token.transpose(1, 2).flatten(-2)  # [B, M, C]
         if self.geometric_order:
             if pos is None:
-                raise InputError("LatentSSM with geometric_order needs the key 'pos', which was not given")
+                raise missing(self, "pos")
             place = tiles.split(pad(pos.to(weight.dtype), (0, 1), value=1.0))[:, None]  # [t, 1, T, D + 1]
             place = soft_pool(weight.mean(1, keepdim=True), place, tiles, mean=False)[:, 0]  # [B, M, D + 1]
             centroid = place[..., :-1] / place[..., -1:].clamp_min(torch.finfo(place.dtype).tiny)
@@ -178,7 +178,7 @@ def hilbert_key(pos: Tensor, bits: int = 10) -> Tensor:
     tensor([0, 3, 1, 2])
     """
     lower, upper = pos.amin(-2, keepdim=True), pos.amax(-2, keepdim=True)
-    noise = torch.finfo(pos.dtype).eps ** 0.5 * torch.maximum(lower.abs(), upper.abs())
+    noise = 2 ** (bits + 3) * torch.finfo(pos.dtype).eps * torch.maximum(lower.abs(), upper.abs())
     extent = torch.maximum(upper - lower, noise).amax(-1, keepdim=True).clamp_min(torch.finfo(pos.dtype).tiny)
     axes = list(((pos - lower) / extent * (2**bits - 1)).round().long().unbind(-1))
     for bit in range(bits - 1, 0, -1):  # undo the reflections and rotations of the quadrants

@@ -1,6 +1,7 @@
 """Every law over every layer and model."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -10,12 +11,16 @@ from torch_geometric.nn import SAGEConv
 
 import meshop.models
 import meshop.nn
-from meshop.models import CANO, Transolver
+from meshop.models import CANO, LaMO, LaMOGrid, Transolver
 from meshop.nn import (
+    SS2D,
+    BiMamba2,
     Block,
     ClusterAttention,
     FeedForward,
     GridConv,
+    Hydra,
+    LatentSSM,
     Lift,
     Linear,
     Normalizer,
@@ -40,11 +45,22 @@ def times(num_nodes: int, seed: int) -> Data:
     return Data(time=time, measure=time, num_nodes=num_nodes)
 
 
+def sequences(num_nodes: int, seed: int) -> Data:
+    """A layer of tokens keeps the laws of one sequence a node."""
+    tokens = torch.randn(num_nodes, 5, C, generator=torch.Generator().manual_seed(seed))
+    return Data(x=tokens, measure=tokens[:, 0, 0].abs())
+
+
+def latent(core: nn.Module, **args: Any) -> LatentSSM:
+    return LatentSSM(C, heads=2, num_slices=C, core=core, **args)
+
+
 cube = partial(random_grid, shape=(3, 4, 2))
 GRID = ("order",)  # on a grid the order of the nodes means something
 
 # module, graphs, laws that do not apply
 CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
+    "BiMamba2-tokens": (BiMamba2(C, 4), sequences, ("memory",)),
     "Block": (Block(PhysicsAttention(C, heads=2, num_slices=C), C), random_graph, ()),
     "Block-SAGEConv": (Block(SAGEConv(C, C), C), random_graph, ("measure",)),  # SAGEConv has no measure
     "ClusterAttention": (ClusterAttention(C, heads=2, num_clusters=C), random_graph, ()),
@@ -53,17 +69,27 @@ CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
     "FeedForward": (FeedForward(C, 2 * C, 3), random_graph, ()),
     "GridConv": (GridConv(C, 3, dim=2), random_grid, GRID),
     "GridConv-3d": (GridConv(C, 3, dim=3), cube, GRID),
+    "Hydra-tokens": (Hydra(C, 4), sequences, ("memory",)),
+    "LatentSSM": (latent(Hydra(C, 4)), random_graph, ()),
+    "LatentSSM-zoh": (latent(BiMamba2(C, 4, discretization="zoh")), random_graph, ()),
+    "LatentSSM-geometric": (latent(Hydra(C, 4), geometric_order=True), random_graph, ()),
+    "LatentSSM-grid": (latent(Hydra(C, 4), grid_dim=2), random_grid, GRID),
     "Lift": (Lift(C, 8, position=UnifiedPosition(2, ref=3), time=TimestepEmbedding(8)), random_graph, ()),
     "Linear": (Linear(C, 3), random_graph, ("state",)),  # torch's constructor
     "Normalizer": (fitted(), random_graph, ()),
     "PhysicsAttention": (PhysicsAttention(C, heads=2, num_slices=C), random_graph, ()),
     "PhysicsAttention-grid": (PhysicsAttention(C, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
     "PhysicsAttention-cube": (PhysicsAttention(C, heads=2, num_slices=C, grid_dim=3), cube, GRID),
+    "SS2D-grid": (SS2D(C, 4), random_grid, (*GRID, "memory")),
     "TimestepEmbedding": (TimestepEmbedding(C), times, ()),
     "UnifiedPosition": (UnifiedPosition(2, ref=4), random_graph, ()),
     "UnifiedPosition-box": (UnifiedPosition(2, ref=4, box=((0, 0), (1, 2))), random_graph, ()),
     "CANO": (CANO(C, C, 2, 3, heads=2, num_clusters=C), random_graph, ()),
     "CANO-grid": (CANO(C, C, 2, 3, heads=2, num_clusters=C, grid_dim=2), random_grid, GRID),
+    "LaMO": (LaMO(C, C, 2, 3, mixer=latent(Hydra(C, 4))), random_graph, ()),
+    "LaMO-unshared": (LaMO(C, C, 2, 3, shared=False, mixer=latent(BiMamba2(C, 4))), random_graph, ()),
+    "LaMO-grid": (LaMO(C, C, 2, 3, mixer=latent(Hydra(C, 4), grid_dim=2)), random_grid, GRID),
+    "LaMOGrid-grid": (LaMOGrid(C, C, 2, 3, shape=(6, 6), mixer=SS2D(C, 4)), random_grid, (*GRID, "memory")),
     "Transolver": (Transolver(C, C, 2, 3, heads=2, num_slices=C), random_graph, ()),
     "Transolver-grid": (Transolver(C, C, 2, 3, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
 }
@@ -83,7 +109,7 @@ def cases():
                 yield pytest.param(name, law, marks=[pytest.mark.slow] if slow else [], id=f"{name}-{law}")
 
 
-@pytest.mark.parametrize(("name", "law"), cases())
+@pytest.mark.parametrize(("name", "law"), list(cases()))
 def test_law(name, law):
     module, make, skip = CASES[name]
     if law in skip:
@@ -93,7 +119,9 @@ def test_law(name, law):
 
 @pytest.mark.parametrize("name", CASES)
 def test_memory(name):
-    module, make, _ = CASES[name]
+    module, make, skip = CASES[name]
+    if "memory" in skip:
+        pytest.skip("does not apply")
     if make in (random_grid, cube):
         make = partial(random_grid, shape=(64, 64) if make is random_grid else (16, 16, 16))
     assert_memory(module, make, per_node=6 * C)  # N x M x d would be 16 C
