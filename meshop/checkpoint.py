@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch_geometric.transforms import BaseTransform
+from torch_geometric.transforms import BaseTransform, Compose
 
 from meshop.data import InputError
 
@@ -32,7 +32,7 @@ def describe(module: nn.Module | BaseTransform) -> dict[str, Any]:
     cls = type(module)
     if isinstance(module, nn.Sequential | nn.ModuleList):
         return {"class": _path(cls), "args": {}, "items": [describe(m) for m in module]}
-    if hasattr(module, "transforms"):  # torch_geometric.transforms.Compose
+    if isinstance(module, Compose):
         return {"class": _path(cls), "args": {"transforms": [describe(t) for t in module.transforms]}}
     args = {}
     for name, parameter in inspect.signature(cls).parameters.items():
@@ -70,14 +70,18 @@ def build(description: dict[str, Any]) -> Any:
         raise InputError(f"{description['class']} cannot be built from this checkpoint: {error}") from error
 
 
-def rebuildable(module: nn.Module) -> dict[str, Any] | None:
+def rebuildable(module: nn.Module, description: dict[str, Any] | None = None) -> dict[str, Any] | None:
     """The description of a module when building it gives the same architecture, else ``None``.
 
     A class that keeps its arguments differently (PyG's models with ``**kwargs``) must not come back as another network,
-    so the copy is made once and compared: same names and shapes of parameters, same representation.
+    so a copy is made once and compared: same names and shapes of parameters, same representation.
+
+    Args:
+        module: a module.
+        description: how it was made, when the caller knows; read from its attributes otherwise.
     """
     try:
-        description = describe(module)
+        description = description or describe(module)
         with torch.random.fork_rng(devices=[]):
             copy = build(description)
     except (InputError, ValueError, TypeError, AttributeError, RuntimeError):

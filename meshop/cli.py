@@ -139,7 +139,8 @@ def _render_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=str, help="a mesh file")
     parser.add_argument("--field", type=str, required=True, help="the field to draw: p, p:cell")
     parser.add_argument("--out", type=str | None, default=None, help="PNG to write (default: FILE_FIELD.png)")
-    parser.add_argument("--component", type=str | None, default=None, help="magnitude, x, y or z of a vector")
+    parser.add_argument("--component", type=str | None, default=None, help="magnitude, x, y, z or all")
+    parser.add_argument("--edges", action="store_true", help="draw the edges of the cells")
     parser.add_argument("--unit", type=str, default="", help="unit shown on the colour bar")
 
 
@@ -155,7 +156,7 @@ def render(options: Namespace) -> None:
     out = options.out or str(source.with_name(f"{source.stem}_{name.replace('/', '_')}.png"))
     predicted = f"{name}_pred" in mesh.point_data or f"{name}_pred" in mesh.cell_data
     draw: Callable[..., Any] = compare if predicted else field
-    draw(mesh, options.field, out, component=options.component, unit=options.unit)
+    draw(mesh, options.field, out, component=options.component, unit=options.unit, show_edges=options.edges)
     print(out)
 
 
@@ -167,7 +168,9 @@ def _data_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--target", nargs="+", type=str, default=[], help="fields to predict: p:point U:cell")
     parser.add_argument("--input", nargs="+", type=str, default=[], help="fields that enter the model, beside position")
     parser.add_argument("--params", type=str | None, default=None, help="CSV with a row of values a case")
-    parser.add_argument("--split", type=str, default="0.8/0.1/0.1", help="train/val/test fractions")
+    parser.add_argument(
+        "--split", type=str, default="0.8/0.1/0.1", help="fractions, or a directory with train.txt, ..."
+    )
     parser.add_argument(
         "--dim", type=Literal[2, 3] | None, default=None, help="2 for meshes in a plane (default: look)"
     )
@@ -221,8 +224,8 @@ def open_data(options: Namespace) -> Any:
                 f"Name the fields to predict from {options.data}, as in --target p:point (meshop info lists them)"
             )
         return Folder(
-            options.root or options.data, target=options.target, inputs=options.input, params=options.params,
-            split=options.split, seed=options.get("seed", 0), dim=options.dim, **extra,
+            options.data, options.target, options.input, options.params, options.split, options.get("seed", 0),
+            options.dim, **extra,
         )  # fmt: skip
     if options.data not in BENCHMARKS:
         raise InputError(
@@ -234,20 +237,23 @@ def open_data(options: Namespace) -> Any:
 
 def train(options: Namespace) -> None:
     """Train a model on a directory of mesh files or on a benchmark, and evaluate it on the test split."""
+    import torch
     from torch_geometric.loader import DataLoader
 
+    from meshop.checkpoint import build
     from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
 
     recipe = Recipe(**{k: options[k] for k in Recipe.__dataclass_fields__})
     data = open_data(options)
-    model = _build_model(options.model, data.spec, recipe.seed)
-    surrogate = Surrogate(model, data.spec, data.pre_transform, recipe)
+    torch.manual_seed(recipe.seed)
+    description = _describe_model(options.model, data.spec)
+    model = build(description)
+    surrogate = Surrogate(model, data.spec, data.pre_transform, recipe, description)
     parameters = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items())
     nodes = [d.num_nodes for d in data]
-    inputs = ["position"] * data.spec.position + [*map(str, data.spec.inputs), *data.spec.params]
     print(f"data       {options.data}: {sizes}; {min(nodes)} to {max(nodes)} nodes")
-    print(f"fields     {', '.join(inputs)} -> {', '.join(map(str, data.spec.targets))}")
+    print(f"fields     {_names(data.spec)}")
     channels = f"{data.spec.in_channels} -> {data.spec.out_channels} channels"
     print(f"model      {type(model).__name__}, {channels}, {parameters} parameters")
     if options.dry_run:
@@ -312,6 +318,9 @@ def evaluate_(options: Namespace) -> None:
         options.input = options.input or [str(f) for f in spec.inputs]
         options.dim = options.dim or spec.dim
     data = open_data(options)
+    ours, theirs = _names(surrogate.spec), _names(data.spec)
+    if ours != theirs:
+        raise InputError(f"The checkpoint was trained on {ours}; {options.data} has {theirs}")
     _report(
         evaluate(surrogate, data if options.part == "all" else data.split(options.part), options.batch_size),
         options.out,
@@ -449,12 +458,12 @@ VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], N
 
 
 def _parser(argv: Sequence[str]) -> ArgumentParser:
-    parser = ArgumentParser(prog="meshop", description=__doc__, exit_on_error=False)
+    parser = ArgumentParser(prog="meshop", description=__doc__, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subcommands(required=False, dest="verb")
     for verb, (add_arguments, run, example) in VERBS.items():
         summary = (run.__doc__ or "").splitlines()[0]
-        sub = ArgumentParser(description=summary, epilog=f"example: {example}", exit_on_error=False)
+        sub = ArgumentParser(description=summary, epilog=f"example: {example}", exit_on_error=False, allow_abbrev=False)
         if verb in argv:  # the others' arguments would import torch, Lightning and VTK for nothing
             add_arguments(sub)
         sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -479,15 +488,24 @@ def _one_sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(text.split())} (--debug shows where)"
 
 
-def _build_model(choice: Namespace, spec: Any, seed: int) -> Any:
-    from importlib import import_module
+def _describe_model(choice: Namespace, spec: Any) -> dict[str, Any]:
+    """What ``--model`` and its options say, with the channels that the data asks for; see ``meshop.checkpoint``."""
+    channels = {"in_channels": spec.in_channels, "out_channels": spec.out_channels}
 
-    import torch
+    def plain(value: Any) -> Any:
+        if isinstance(value, Namespace) and "class_path" in value:  # a module given to the model
+            return {
+                "class": value.class_path,
+                "args": {k: plain(v) for k, v in vars(value.get("init_args", {})).items()},
+            }
+        return value
 
-    module, _, name = choice.class_path.rpartition(".")
-    torch.manual_seed(seed)
-    arguments = choice.init_args.as_dict() | {"in_channels": spec.in_channels, "out_channels": spec.out_channels}
-    return getattr(import_module(module), name)(**arguments)
+    return {"class": choice.class_path, "args": {k: plain(v) for k, v in vars(choice.init_args).items()} | channels}
+
+
+def _names(spec: Any) -> str:
+    inputs = ["position"] * spec.position + [*map(str, spec.inputs), *spec.params]
+    return f"{', '.join(inputs)} -> {', '.join(map(str, spec.targets))}"
 
 
 def _device(name: str) -> Any:

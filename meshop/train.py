@@ -27,7 +27,7 @@ from torch_geometric.transforms import BaseTransform
 
 import meshop
 from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
-from meshop.data import FieldSpec, InputError, MeshData
+from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
 from meshop.metrics import relative_l2
 from meshop.nn import Normalizer, call
 
@@ -89,6 +89,7 @@ class Surrogate(pl.LightningModule):
         spec: which fields enter and leave.
         transform: what builds the graph of a raw mesh (edges, measure); applied to new files by :meth:`prepare`.
         recipe: how it is trained.
+        description: how to build the model (:func:`meshop.checkpoint.describe`), when its attributes do not tell.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Surrogate(pl.LightningModule):
         spec: FieldSpec,
         transform: BaseTransform | None = None,
         recipe: Recipe | None = None,
+        description: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -106,7 +108,7 @@ class Surrogate(pl.LightningModule):
         self.y_norm = Normalizer(spec.out_channels)
         self._transform = transform
         self._origin = {
-            "model": rebuildable(model),
+            "model": rebuildable(model, description),
             "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
             "transform": None if transform is None else describe(transform),
         }
@@ -176,7 +178,7 @@ class Surrogate(pl.LightningModule):
         """Predict on a prepared mesh and return it with the field ``p_pred`` for each target ``p``.
 
         Where the truth is known there is also the signed error ``p_error``, prediction minus truth. The file's own
-        arrays stay as they are.
+        arrays stay as they are. Vectors of a plane have three components again, like the file's.
         """
         training, device = self.training, data.pos.device
         self.eval()
@@ -187,9 +189,11 @@ class Surrogate(pl.LightningModule):
         arrays = out[key].__copy__()
         truth = self.spec.unpack(data.y.to(device)) if "y" in data else {}
         for name, value in self.spec.unpack(prediction).items():
-            arrays[f"{name}_pred"] = value
+            spatial = out.dim == 2 and value.dim() == 2 and (name not in arrays or arrays[name].size(1) == 3)
+            arrays[f"{name}_pred"] = _in_space(value, out.points) if spatial else value
             if name in truth:
-                arrays[f"{name}_error"] = value - truth[name]
+                error = value - truth[name]
+                arrays[f"{name}_error"] = _in_space(error, out.points) if spatial else error
         out[key] = arrays
         return out
 
@@ -349,8 +353,8 @@ def fit(
         own.append(EMAWeightAveraging(decay=recipe.ema, use_buffers=False))
     shared: dict[str, Any] = {"batch_size": recipe.batch_size, "num_workers": workers}
     shared |= {"persistent_workers": True} if workers else {}
-    loader = DataLoader(train, sampler=Shuffle(len(train), recipe.seed), **shared)  # type: ignore[arg-type]
-    val_loader = DataLoader(val, **shared) if val is not None and len(val) > 0 else None  # type: ignore[arg-type]
+    loader = DataLoader(train, sampler=Shuffle(len(train), recipe.seed), **shared)
+    val_loader = DataLoader(val, **shared) if val is not None and len(val) > 0 else None
     accelerator, _, index = device.partition(":")
     with _quiet():
         trainer = pl.Trainer(
@@ -373,6 +377,10 @@ def fit(
         except SystemExit:  # Lightning's answer to Ctrl-C
             epoch = f"epoch {trainer.current_epoch + 1} of {recipe.epochs}"
             raise KeyboardInterrupt(f"stopped in {epoch}; continue with --resume") from None
+        except OSError as error:
+            raise InputError(
+                f"Cannot write the run in {out}: {error.strerror}; make room and continue with --resume"
+            ) from error
     return surrogate.eval()
 
 
@@ -386,7 +394,7 @@ def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) ->
     rows: list[dict[str, Any]] = []
     surrogate.eval()
     with torch.inference_mode():
-        for batch in DataLoader(data, batch_size=batch_size):  # type: ignore[arg-type]
+        for batch in DataLoader(data, batch_size=batch_size):
             prediction = surrogate(batch.to(surrogate.device))
             names = batch.name if "name" in batch else [str(len(rows) + i) for i in range(batch.num_graphs)]
             mean = surrogate.y_norm.inverse(torch.zeros_like(prediction))
@@ -452,6 +460,16 @@ def _weighted_errors(spec: FieldSpec, batch: Data, prediction: Tensor) -> dict[s
         name: relative_l2(p, y, batch=batch.batch, measure=batch.measure, batch_size=batch.num_graphs)
         for (name, p), y in pairs
     }
+
+
+def _in_space(vector: Tensor, points: Tensor) -> Tensor:
+    """Vectors [N, 2] in the plane of the points as vectors [N, 3]."""
+    axes = in_plane_axes(points)
+    if vector.size(1) != 2 or axes is None:
+        return vector
+    out = vector.new_zeros(vector.size(0), 3)
+    out[:, axes] = vector
+    return out
 
 
 @contextmanager

@@ -62,11 +62,11 @@ def test_a_module_that_would_come_back_different_is_not_described() -> None:
 def test_arguments_must_be_plain() -> None:
     layer = SAGEConv(3, 5)
     layer.in_channels = object()  # type: ignore[assignment]
-    with pytest.raises(InputError, match="plain value or a module as SAGEConv.in_channels"):
+    with pytest.raises(InputError, match=r"plain value or a module as SAGEConv\.in_channels"):
         describe(layer)
 
 
-@pytest.mark.parametrize("name", ["os.system", "subprocess.Popen", "no.such.Thing", "torch.load", "meshop.data.MeshData"])
+@pytest.mark.parametrize("name", ["os.system", "subprocess.Popen", "no.such.Thing", "torch.load", "meshop.MeshData"])
 def test_only_modules_and_transforms_are_built(name: str) -> None:
     with pytest.raises(InputError, match="needs the class"):
         build({"class": name, "args": {}})

@@ -3,6 +3,8 @@
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for i in range(8):
         write_mesh(path / f"case_{i}.vtu", strip(3 + i % 3, 4, seed=i))
     rows = "".join(f"case_{i},{0.1 * i}\n" for i in range(8))
-    (path / "parameters.csv").write_text("case,mach\n" + rows)
+    (path.parent / "parameters.csv").write_text("case,mach\n" + rows)
     return path
 
 
@@ -70,14 +72,16 @@ def test_evaluate_repeats_the_number_of_the_run(run: Path, tmp_path: Path) -> No
             assert float(again["relative_l2"]) == pytest.approx(float(first["relative_l2"]), rel=1e-5)
 
 
-def test_evaluate_on_other_data(run: Path, folder: Path, tmp_path: Path) -> None:
+def test_evaluate_on_other_data(run: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other"
     other.mkdir()
     for i in range(3):
         shutil.copy(folder / f"case_{i}.vtu", other)
     out = tmp_path / "other.csv"
-    checkpoint = str(run / "checkpoints" / "last.ckpt")
-    assert main(["evaluate", checkpoint, str(other), "--part", "all", "--out", str(out), "--device", "cpu"]) == 0
+    call = ["evaluate", str(run / "checkpoints" / "last.ckpt"), str(other), "--part", "all", "--device", "cpu"]
+    assert main([*call, "--target", "p"]) == 1
+    assert "trained on position, load:point -> p:point, u:point; " in sentence(capsys)
+    assert main([*call, "--out", str(out)]) == 0
     assert len(out.read_text().splitlines()) == 1 + 3 * 2
 
 
@@ -103,13 +107,13 @@ def test_predict_writes_the_same_cells_with_two_more_fields(run: Path, tmp_path:
 
 
 def test_train_on_cells_with_parameters_resumes(folder: Path, tmp_path: Path) -> None:
-    call = ["train", str(folder), "--target", "q:cell", "--params", str(folder / "parameters.csv"), *SMALL]
+    call = ["train", str(folder), "--target", "q:cell", "--params", str(folder.parent / "parameters.csv"), *SMALL]
     out = tmp_path / "q"
-    assert main([*call, "--out", str(out), "--root", str(tmp_path / "cache")]) == 0
-    assert main([*call, "--out", str(out), "--root", str(tmp_path / "cache"), "--resume"]) == 0
+    assert main([*call, "--out", str(out)]) == 0
+    assert main([*call, "--out", str(out), "--resume"]) == 0
     predicted = tmp_path / "predicted"
     checkpoint = str(out / "checkpoints" / "best.ckpt")
-    files = [str(folder / "case_3.vtu"), "--params", str(folder / "parameters.csv"), "--out", str(predicted)]
+    files = [str(folder / "case_3.vtu"), "--params", str(folder.parent / "parameters.csv"), "--out", str(predicted)]
     assert main(["predict", checkpoint, *files, "--device", "cpu"]) == 0
     assert len(read_mesh(predicted / "case_3.vtu").cell_data["q_pred"]) == 12
 
@@ -233,6 +237,36 @@ def test_a_second_run_does_not_overwrite_the_first(run: Path, folder: Path, caps
     assert main(["train", str(folder), "--target", "p", *SMALL, "--out", str(run)]) == 1
     assert "holds a run already" in sentence(capsys)
     assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+from meshop.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def run_limited(size: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that cannot write a file larger than ``size`` bytes, as on a disk that is full."""
+    command = [sys.executable, "-W", "ignore", "-c", LIMITED, str(size), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(run: Path, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "full"
+    fields = ["--target", "p", "u", "--input", "load", "--split", "0.5/0.25/0.25"]  # those of the cache
+    trained = run_limited(10_000, "train", str(folder), *fields, *SMALL, "--out", str(out))
+    assert trained.returncode == 1
+    assert "Traceback" not in trained.stderr
+    assert f"Cannot write the run in {out}: File too large" in trained.stderr
+    assert [p.name for p in (out / "checkpoints").iterdir()] == []
+
+    checkpoint = str(run / "checkpoints" / "best.ckpt")
+    predicted = run_limited(500, "predict", checkpoint, str(folder / "case_0.vtu"), "--out", str(tmp_path / "vtu"))
+    assert predicted.returncode == 1
+    assert "case_0.vtu" in predicted.stderr.splitlines()[-1]
+    assert list((tmp_path / "vtu").iterdir()) == []
 
 
 def test_version_and_no_verb(capsys: pytest.CaptureFixture[str]) -> None:

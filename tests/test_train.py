@@ -133,7 +133,10 @@ def test_a_checkpoint_predicts_without_the_data_set(tmp_path: Path) -> None:
     expected = surrogate.predict(surrogate.prepare(raw))
     result = loaded.predict(loaded.prepare(raw))
     assert torch.equal(result.point_data["p_pred"], expected.point_data["p_pred"])
-    assert result.point_data["u_pred"].shape == (48, 2)
+    assert result.point_data["u_pred"].shape == (48, 3)  # like the file's u
+    assert not result.point_data["u_pred"][:, 2].any()
+    error = result.point_data["u_pred"] - raw.point_data["u"].float()
+    torch.testing.assert_close(result.point_data["u_error"], error, rtol=0, atol=0)
     torch.testing.assert_close(
         result.point_data["p_error"], result.point_data["p_pred"] - raw.point_data["p"].float(), rtol=0, atol=0
     )
@@ -167,6 +170,7 @@ def test_a_model_of_pyg_trains_and_needs_itself_to_load(tmp_path: Path) -> None:
 
 def test_a_model_that_cannot_be_described_asks_for_itself(tmp_path: Path) -> None:
     data, spec = cases(2, ("p",))
+
     class Wrapped(nn.Module):
         def __init__(self, inner: nn.Module) -> None:
             super().__init__()

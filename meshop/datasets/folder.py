@@ -189,7 +189,9 @@ def read_case(path: str | os.PathLike[str], spec: FieldSpec, params: str | os.Pa
     Raises:
         InputError: the CSV is missing, or lacks the case or a parameter; the file is broken.
     """
-    mesh, path = read_mesh(path, spec.dim), Path(path)
+    mesh, path = read_mesh(path), Path(path)
+    if spec.dim == 2:
+        _flatten([mesh])
     mesh.name = path.stem
     if spec.params:
         listed = ", ".join(spec.params)
