@@ -182,7 +182,7 @@ def mesh_plate(holes: Array, num_nodes: int, rng: np.random.Generator) -> tuple[
         for none.
 
     Raises:
-        InputError: the holes leave too little material for so few nodes.
+        InputError: the holes leave so little material that the nodes do not suffice or all meshes are bad.
     """
     corners = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     curves = [_side(a, b) for a, b in zip(corners, np.roll(corners, -1, 0), strict=True)] + [_edge(h) for h in holes]
@@ -203,6 +203,8 @@ def mesh_plate(holes: Array, num_nodes: int, rng: np.random.Generator) -> tuple[
         t = np.interp(np.arange(count) / count * spacing[-1], spacing, np.linspace(0, 1, len(spacing)))
         edges.append(curve(t))
     fixed = np.concatenate(edges)
+    if len(fixed) >= num_nodes:
+        raise InputError(f"Expected more than the {len(fixed)} nodes that edges this close take (got {num_nodes})")
     hole = np.full(num_nodes, -1)
     hole[: len(fixed)] = np.repeat(np.maximum(np.arange(len(curves)) - 4, -1), [len(e) for e in edges])
     solid = 1 - sum(_polygon_area(e) for e in edges[4:])
@@ -232,13 +234,13 @@ def mesh_plate(holes: Array, num_nodes: int, rng: np.random.Generator) -> tuple[
             return points, triangles, hole
         centre = corner.mean(1)
         weight = np.abs(area) / _size(holes, centre) ** 2
-        total = np.bincount(triangles.ravel(), np.repeat(weight, 3), num_nodes)
+        total = np.maximum(np.bincount(triangles.ravel(), np.repeat(weight, 3), num_nodes), 1e-300)
         mean = [np.bincount(triangles.ravel(), np.repeat(weight * c, 3), num_nodes) / total for c in centre.T]
         inner[:] = np.stack(mean, 1)[len(fixed) :]
         if turn >= 6:
             near = np.setdiff1d(triangles[sliver], np.arange(len(fixed)))
             points[near] += rng.normal(size=(len(near), 2)) * (0.3 * scale * _size(holes, points[near]))[:, None]
-    raise InputError(f"Expected holes with room for cells between them (no good mesh of {num_nodes} nodes was found)")
+    raise InputError(f"Expected holes with room for cells beside them (found no good mesh of {num_nodes} nodes)")
 
 
 def _cross(u: Array, v: Array) -> Array:
@@ -306,7 +308,7 @@ def _size(holes: Array, points: Array) -> Array:
     distances = np.maximum(_distances(holes, points), 0)
     size = (speed / 6 + distances[:, :-1] / 4).min(1, initial=0.06)
     if len(holes):
-        size = np.minimum(size, np.sort(distances, 1)[:, :2].sum(1) / 2)
+        size = np.clip(np.sort(distances, 1)[:, :2].sum(1) / 2, 1e-4, size)
     return size
 
 
