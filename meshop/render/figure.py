@@ -23,7 +23,7 @@ Image = NDArray[np.uint8]
 Limits = tuple[float, float]
 
 GAP = 24
-FOOT = 128  # colour bar with its numbers and label
+FOOT = 152  # colour bar with its numbers and label
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def colour_bar(figure: Figure, panels: tuple[Panel, ...], box: Box, nan_color: s
     if 13 * len(label) > width:
         label = label.replace(" − ", " −\n")
     size = min(22, 1.6 * width / max(map(len, label.split("\n"))))
-    line: dict[str, Any] = {"y": -3.0, "transform": axes.transAxes, "va": "center"}
+    line: dict[str, Any] = {"y": -3.8, "transform": axes.transAxes, "va": "center"}
     axes.text(0.5, s=label, size=size, ha="center", parse_math=False, **line)
     if any(np.isnan(panel.values).any() for panel in panels):
         axes.text(0, s="■ NaN", size=19, color=nan_color, **line)
