@@ -14,6 +14,17 @@ from meshop.data import InputError
 from meshop.io import FORMATS
 
 
+def table_file(path: str | os.PathLike[str]) -> Path:
+    """The path of a CSV that is there.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    if not Path(path).is_file():
+        raise InputError(f"Expected a CSV of parameters (there is no file '{path}')")
+    return Path(path)
+
+
 def find_table(root: str | os.PathLike[str], paths: Sequence[Path]) -> Path | None:
     """The CSV in a directory of which a column names some of its cases, if there is one.
 
@@ -56,8 +67,8 @@ def read_table(
     bare = [str(path) for path in paths if path not in row_of]
     if bare or (stray and complete):
         raise InputError(
-            f"Expected one row in '{table}' for every mesh file "
-            f"(files without a row: {', '.join(bare) or 'none'}; rows without a file: {', '.join(stray) or 'none'})"
+            f"Expected one row in '{table}' for every mesh file (files without a row: {', '.join(bare) or 'none'}; "
+            f"rows without a file of their own: {', '.join(stray) or 'none'})"
         )
     names, columns = [], []
     for i, name in enumerate(header):
@@ -157,9 +168,7 @@ def _key(text: str) -> str:
 
 def _rows(table: str | os.PathLike[str]) -> list[list[str]]:
     """The lines of a CSV that are not empty, header first."""
-    path = Path(table)
-    if not path.is_file():
-        raise InputError(f"Expected a CSV of parameters (there is no file '{path}')")
+    path = table_file(table)
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     delimiter = max(",;\t", key=(lines or [""])[0].count)
     rows = [[value.strip() for value in row] for row in csv.reader(lines, delimiter=delimiter)]

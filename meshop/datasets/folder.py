@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
-from meshop.datasets.cases import find_table, read_table, split_cases, split_files
+from meshop.datasets.cases import find_table, read_table, split_cases, split_files, table_file
 from meshop.datasets.dataset import MeshDataset
 from meshop.geometry import cell_dim
 from meshop.io import FORMATS, read_mesh
@@ -93,7 +93,7 @@ class Folder(MeshDataset):
     @cached_property
     def table(self) -> Path | None:
         """The CSV of parameters."""
-        return Path(self.params) if self.params else find_table(self.root, list(self.cases.values()))
+        return find_table(self.root, list(self.cases.values())) if self.params is None else table_file(self.params)
 
     @property
     def raw_dir(self) -> str:

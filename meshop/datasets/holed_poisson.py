@@ -77,7 +77,9 @@ class HoledPoisson(MeshDataset):
         raw = torch.load(self.raw_paths[0], weights_only=True)
         missing = {"x", "y", "u", "triang", "mu"} - set(raw if isinstance(raw, dict) else ())
         if missing:
-            raise InputError(f"Expected x, y, u, triang and mu in '{self.raw_paths[0]}' (without {sorted(missing)})")
+            raise InputError(
+                f"Expected x, y, u, triang and mu in '{self.raw_paths[0]}' (without {', '.join(sorted(missing))})"
+            )
         triangles, count = raw["triang"], raw["u"].size(1)
         edges = torch.cat([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]]).sort(1)[0]
         edges, cells_at = edges.unique(dim=0, return_counts=True)
