@@ -11,7 +11,7 @@ import pyvista as pv
 from meshop import InputError, MeshData
 from meshop.io import from_pyvista
 from meshop.render import NAN_COLOR, can_render, compare, field, limits, paint
-from meshop.render.figure import panel_size
+from meshop.render.figure import FOOT, panel_size
 
 
 @pytest.fixture(params=["vtk", "matplotlib"])
@@ -232,7 +232,7 @@ def test_tensors_are_drawn_by_column(vtk):
 def test_planes_are_seen_along_their_normal(renderer, normal):
     mesh = plate(normal=normal)
     mesh.cell_data["mark"] = np.arange(96) == 95  # at the far end of both axes
-    image = field(mesh, "mark")[:-128]
+    image = field(mesh, "mark")[:-FOOT]
     rows, columns = where(image, colour("viridis", 1.0)).nonzero()
     height, width, _ = image.shape
     assert columns.mean() > 0.85 * width  # right
@@ -263,14 +263,14 @@ def test_volumes_are_seen_from_outside_and_fill_the_picture(vtk):
     inside[np.linalg.norm(mesh.cell_centers().points - 2, axis=1) < 1] = 1
     top = mesh.cell_centers().points[:, 2] > 3
     mesh.cell_data["inside"], mesh.cell_data["top"] = inside, top
-    image = field(mesh, "inside")[46:-128]  # without texts
+    image = field(mesh, "inside")[46:-FOOT]  # without texts
     assert not where(image, colour("viridis", 1.0), 60).any()
     drawn = ~where(image, "white")
     rows, columns = drawn.nonzero()
     assert np.ptp(rows) > 0.95 * image.shape[0]
     assert np.ptp(columns) > 0.85 * image.shape[1]
     assert drawn.mean() > 0.6  # a cube's outline is a hexagon: three quarters of the box about it
-    bright = where(field(mesh, "top")[46:-128], colour("viridis", 1.0), 60)
+    bright = where(field(mesh, "top")[46:-FOOT], colour("viridis", 1.0), 60)
     assert bright.nonzero()[0].mean() < 0.4 * image.shape[0]
 
 
@@ -322,7 +322,7 @@ def test_mixed_cells_draw_the_right_value_on_each(vtk):
     points = [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [2, 0, 0], [2, 1, 0]]
     mesh = MeshData.from_cells(points, [9, 5, 5], [[0, 1, 2, 3], [1, 4, 2], [4, 5, 2]], cell_data={"p": [0.0, 1, 2]})
     image = field(mesh, "p")
-    share = [where(image[46:-128], colour("viridis", v)).mean() for v in (0.0, 0.5, 1.0)]
+    share = [where(image[46:-FOOT], colour("viridis", v)).mean() for v in (0.0, 0.5, 1.0)]
     assert np.allclose(share, [0.46, 0.23, 0.23], atol=0.04)
 
 
@@ -333,7 +333,7 @@ def test_points_without_cells_draw_as_points(vtk, dim):
     cloud = pv.UnstructuredGrid()
     cloud.points = points
     cloud.point_data["p"] = points[:, 0]
-    image = field(cloud, "p", lighting=False)[46:-128]
+    image = field(cloud, "p", lighting=False)[46:-FOOT]
     yellow, purple = (where(image, colour("viridis", v), 40).nonzero()[1] for v in (1.0, 0.0))
     assert yellow.size > 20
     assert purple.size > 20
@@ -346,7 +346,7 @@ def test_lines_and_points_draw_without_vtk_too(monkeypatch):
     line.point_data["p"] = [0.0, 1, 2]
     line.cell_data["c"] = [5.0]
     for name, values in (("p", (0.0, 0.5, 1.0)), ("c", (0.5,))):
-        assert all(where(field(line, name)[:-128], colour("viridis", v)).any() for v in values)
+        assert all(where(field(line, name)[:-FOOT], colour("viridis", v)).any() for v in values)
 
 
 def test_mesh_data_draws_as_its_pyvista_mesh(renderer):
@@ -355,7 +355,7 @@ def test_mesh_data_draws_as_its_pyvista_mesh(renderer):
     mesh.point_data["p_pred"] = mesh.points[:, 0] ** 2
     first = compare(mesh, "p", unit="Pa", title="case 1")
     assert np.array_equal(first, compare(from_pyvista(mesh, dim=2), "p", unit="Pa", title="case 1"))
-    assert first.shape == (60 + 66 + panel_size((1.5, 1), 3)[1] + 128, 1800, 3)
+    assert first.shape == (60 + 66 + panel_size((1.5, 1), 3)[1] + FOOT, 1800, 3)
 
 
 def test_the_mesh_is_left_as_it_was(renderer):
