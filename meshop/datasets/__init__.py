@@ -1,5 +1,6 @@
 """Data sets: benchmarks and a user's own directory of mesh files, as PyG data sets of packed meshes."""
 
+from meshop.datasets.cards import card
 from meshop.datasets.dataset import MeshDataset, statistics
 from meshop.datasets.elastic_block import ElasticBlock
 from meshop.datasets.folder import Folder, mesh_files, read_case
@@ -7,7 +8,7 @@ from meshop.datasets.holed_poisson import HoledPoisson
 from meshop.datasets.navier_stokes_step import NavierStokesStep
 from meshop.datasets.plate_with_holes import PlateWithHoles
 
-# To add a benchmark, add a line here, its class to __all__, and a folder datasets/NAME with its card.
+# To add a benchmark: its file, a line here, and the directory datasets/NAME with its card.
 BENCHMARKS: dict[str, type[MeshDataset]] = {
     "plate_with_holes": PlateWithHoles,
     "elastic_block": ElasticBlock,
@@ -23,6 +24,7 @@ __all__ = [
     "MeshDataset",
     "NavierStokesStep",
     "PlateWithHoles",
+    "card",
     "mesh_files",
     "read_case",
     "statistics",

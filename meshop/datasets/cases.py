@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,10 @@ def read_table(
     column = _case_column(rows, keys)
     if column is None:
         raise InputError(f"Expected a column of '{table}' to name the cases, '{paths[0].stem}' among them")
+    for row in rows:
+        if len(row) != len(header):
+            listed = ", ".join(row)
+            raise InputError(f"Expected {len(header)} columns in every row of '{table}' (got {len(row)}: {listed})")
     row_of: dict[Path, list[str]] = {}
     stray = []
     for row in rows:
@@ -122,18 +127,17 @@ def split_cases(split: str | Mapping[str, Sequence[str]], paths: Sequence[Path],
     lists = {n: p.read_text().splitlines() for n, p in split_files(split).items()} if isinstance(split, str) else split
     keys = _keys(paths)
     number = {path: i for i, path in enumerate(paths)}
-    splits: dict[str, list[int]] = {}
+    splits: dict[str, list[int]] = {name: [] for name in lists}
     for name, cases in lists.items():
-        splits[name] = []
         for case in filter(None, map(str.strip, cases)):
             files = keys.get(_key(case), [])
             if len(files) != 1:
                 raise InputError(
                     f"Expected one mesh file for the case '{case}' of the split '{name}' (got {len(files)})"
                 )
-            if any(number[files[0]] in part for part in splits.values()):
+            if files[0] not in number:
                 raise InputError(f"Expected every case in one split, once (got '{case}' of the split '{name}' again)")
-            splits[name].append(number[files[0]])
+            splits[name].append(number.pop(files[0]))
     return splits
 
 
@@ -141,11 +145,8 @@ def _fractions(split: str) -> tuple[float, ...]:
     """The fractions that ``0.8/0.1/0.1`` says, or nothing."""
     numbers = [_number(part) for part in split.split("/")]
     fractions = tuple(n for n in numbers if n is not None and 0 <= n < 1)
-    return (
-        fractions
-        if len(fractions) == len(numbers) in (2, 3) and abs(sum(fractions) - 1) < 1e-6 and fractions[0]
-        else ()
-    )
+    whole = len(fractions) == len(numbers) in (2, 3) and abs(sum(fractions) - 1) < 1e-6
+    return fractions if whole and fractions[0] > 0 else ()
 
 
 def _keys(paths: Sequence[Path]) -> dict[str, list[Path]]:
@@ -168,26 +169,20 @@ def _key(text: str) -> str:
 
 def _rows(table: str | os.PathLike[str]) -> list[list[str]]:
     """The lines of a CSV that are not empty, header first."""
-    path = table_file(table)
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    lines = table_file(table).read_text(encoding="utf-8-sig", errors="replace").splitlines()
     delimiter = max(",;\t", key=(lines or [""])[0].count)
     rows = [[value.strip() for value in row] for row in csv.reader(lines, delimiter=delimiter)]
-    rows = [row for row in rows if any(row)]
-    for row in rows:
-        if len(row) != len(rows[0]):
-            raise InputError(
-                f"Expected {len(rows[0])} columns in every row of '{path}' (got {len(row)}: {', '.join(row)})"
-            )
-    return rows
+    return [row for row in rows if any(row)]
 
 
 def _case_column(rows: Sequence[Sequence[str]], keys: Mapping[str, object]) -> int | None:
     """The first column that names a mesh file."""
-    return next((i for i in range(len(rows[0]) if rows else 0) if any(_key(row[i]) in keys for row in rows)), None)
+    return min((i for row in rows for i, value in enumerate(row) if _key(value) in keys), default=None)
 
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None

@@ -297,6 +297,9 @@ def test_values_have_to_be_numbers(runs):
     _table(table, "case,mach\n" + "".join(f"run_{n},{n if n != 3 else 'n/a'}\n" for n in range(1, 11)))
     with pytest.raises(InputError, match=r"numbers in column 'mach' of '.*cases.csv' \(got 'n/a' for '.*run_3.vtu'\)"):
         Folder(runs, "p")
+    _table(table, "case,mach\n" + "".join(f"run_{n},{n if n != 4 else 'nan'}\n" for n in range(1, 11)))
+    with pytest.raises(InputError, match=r"\(got 'nan' for '.*run_4.vtu'\)"):
+        Folder(runs, "p")
     _table(table, "case,mach\nrun_1\n")
     with pytest.raises(InputError, match=r"2 columns in every row of '.*cases.csv' \(got 1: run_1\)"):
         Folder(runs, "p")

@@ -1,0 +1,83 @@
+"""The cards: each benchmark has one, and a correct copy has the numbers that it states."""
+
+import importlib.metadata
+import os
+import re
+from importlib.util import find_spec
+
+import pytest
+import yaml
+
+import meshop.datasets.cards as module
+from meshop.data import InputError
+from meshop.datasets import BENCHMARKS, card, statistics
+from meshop.io import read_mesh
+
+needs_smithers = pytest.mark.skipif(find_spec("smithers") is None, reason="needs the package smithers (meshop[data])")
+
+
+def _stated(name):
+    text = (card(name) / "README.md").read_text()
+    table = text.split("| value | min | mean | max | std |\n|---|---|---|---|---|\n")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", table, re.MULTILINE)
+    return {row[0]: dict(zip(("min", "mean", "max", "std"), map(float, row[1:]), strict=True)) for row in rows}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_a_card(name):
+    text = (card(name) / "README.md").read_text()
+    for heading in ("Equation", "Fields", "Splits", "Source and licence", "A correct copy"):
+        assert f"\n## {heading}\n" in text
+    assert f"`meshop.datasets.{BENCHMARKS[name].__name__}` · `meshop train {name}`" in text
+    assert isinstance(yaml.safe_load((card(name) / "recipes.yaml").read_text()), dict)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param("elastic_block", {}, marks=needs_smithers),
+        pytest.param("navier_stokes_step", {}, marks=needs_smithers),
+        pytest.param("plate_with_holes", {}, marks=pytest.mark.slow),
+        pytest.param(
+            "holed_poisson",
+            {"path": os.environ.get("MESHOP_HOLED_POISSON")},
+            marks=pytest.mark.skipif("MESHOP_HOLED_POISSON" not in os.environ, reason="needs the published file"),
+        ),
+    ],
+)
+def test_a_correct_copy_has_the_stated_numbers(name, options, tmp_path):
+    rows, stated = statistics(BENCHMARKS[name](tmp_path, **options)), _stated(name)
+    assert list(stated) == list(rows)
+    for value, row in rows.items():
+        assert row == pytest.approx(stated[value], rel=1e-4, abs=1e-4 * row["std"]), value
+
+
+def test_the_sample_has_the_fields_of_its_card():
+    sample = read_mesh(card("plate_with_holes") / "sample.vtu", dim=2)
+    assert list(sample.point_data) == ["left", "right", "hole", "distance", "displacement", "von_mises"]
+    assert sample.validate()
+
+
+def test_an_installed_meshop_finds_its_cards(tmp_path, monkeypatch):
+    target = tmp_path / "share" / "meshop" / "datasets" / "elastic_block"
+    target.mkdir(parents=True)
+    (target / "README.md").write_text("# Elastic block\n")
+    info = tmp_path / "lib" / "meshop-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: meshop\nVersion: 1.0\n")
+    (info / "RECORD").write_text("../share/meshop/datasets/elastic_block/README.md,,\n")
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "lib" / "meshop" / "datasets" / "cards.py"))
+    monkeypatch.setattr(module, "files", lambda name: importlib.metadata.Distribution.at(info).files)
+    assert card("elastic_block") == target
+
+
+def test_there_is_no_card_of_another_name(monkeypatch):
+    with pytest.raises(InputError, match="no data card of the name 'plates'"):
+        card("plates")
+
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module, "files", missing)
+    with pytest.raises(InputError, match="no data card of the name 'plates'"):
+        card("plates")
