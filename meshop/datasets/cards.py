@@ -1,8 +1,7 @@
-"""Where the card of a data set lies."""
+"""Where the cards of the data sets lie."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from meshop.data import InputError
@@ -11,7 +10,7 @@ from meshop.data import InputError
 def card(name: str) -> Path:
     """The directory with the ``README.md`` and the ``recipes.yaml`` of a benchmark.
 
-    It is ``datasets/NAME`` of the repository; an installed meshop has a copy.
+    It is ``datasets/NAME`` of the repository, which pip installs as ``share/meshop/datasets/NAME``.
 
     Raises:
         InputError: there is no card of that name.
@@ -19,14 +18,8 @@ def card(name: str) -> Path:
     >>> (card("elastic_block") / "README.md").read_text().splitlines()[0]
     '# Elastic block'
     """
-    beside = Path(__file__).parents[2] / "datasets" / name
-    if (beside / "README.md").is_file():
-        return beside
-    try:
-        installed = files("meshop") or []
-    except PackageNotFoundError:
-        installed = []
-    for file in installed:
-        if file.parts[-3:] == ("datasets", name, "README.md"):
-            return Path(str(file.locate())).resolve().parent
+    for above in Path(__file__).parents:
+        for place in (above / "datasets" / name, above / "share" / "meshop" / "datasets" / name):
+            if (place / "README.md").is_file():
+                return place
     raise InputError(f"There is no data card of the name '{name}'")
