@@ -191,20 +191,22 @@ def assert_state(module: nn.Module, make: Make = random_graph) -> None:
     The latter loads with ``weights_only=True``; resetting with the same seed gives the same weights.
     """
     module, graph = _shaken(module), make(90, seed=0)
-    file = io.BytesIO()
-    torch.save(module.state_dict(), file)
-    file.seek(0)
+    call(module, graph)
     names = inspect.signature(type(module)).parameters
     for name in names:
         assert hasattr(module, name), f"the constructor argument {name} is not kept as an attribute"
     other = type(module)(**{name: copy.deepcopy(getattr(module, name)) for name in names}).eval()
+    other.load_state_dict(module.state_dict())
     seeded = []
     for _ in range(2):
         torch.manual_seed(0)
         reset(other)
         seeded.append([p.clone() for p in other.parameters()])
-    assert all(map(torch.equal, *seeded)), "reset_parameters leaves parameters out"
+    assert all(map(torch.equal, *seeded)), "the same seed gives other weights"
     assert not any(map(torch.equal, other.parameters(), module.parameters())), "reset_parameters leaves parameters out"
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    file.seek(0)
     other.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(call(other, graph), call(module, graph)), "the output depends on more than arguments and state"
 

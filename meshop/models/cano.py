@@ -74,3 +74,9 @@ class CANO(nn.Module):
         for block in self.blocks:
             h = block(h, batch=batch, measure=measure, batch_size=batch_size, shape=shape)
         return self.head(self.norm(h))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.hidden_channels}, num_layers={self.num_layers}, "
+            f"out_channels={self.out_channels}, num_clusters={self.num_clusters})"
+        )

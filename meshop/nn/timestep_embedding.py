@@ -40,10 +40,12 @@ class TimestepEmbedding(nn.Module):
 
     def forward(self, time: Tensor) -> Tensor:
         half = self.channels // 2
-        dtype = self.lin1.weight.dtype
-        omega = torch.exp(torch.arange(half, device=time.device, dtype=dtype) * (-math.log(1e4) / half))
+        dtype = torch.promote_types(time.dtype, torch.float32)
+        rate = -math.log(1e4) / max(half, 1)
+        omega = torch.arange(half, device=time.device, dtype=dtype).mul(rate).exp()  # [C / 2]
         angle = self.scale * time.reshape(-1, 1).to(dtype) * omega  # [B, C / 2]
         wave = pad(torch.cat([angle.cos(), angle.sin()], dim=1), (0, self.channels % 2))  # [B, C]
+        wave = wave.to(self.lin1.weight.dtype)
         return self.lin2(silu(self.lin1(wave)))
 
     def __repr__(self) -> str:
