@@ -47,8 +47,9 @@ class PlateWithHoles(MeshDataset):
     von_mises    target   Pa   equivalent stress of the nodal stress
     ============ ======== ==== ==========================================================================
 
-    Sample i depends on ``seed`` and i only. The first four fifths are the split ``train``, the others ``test``. 300
-    samples take about half a minute on one core; they are kept in ``root/raw``.
+    ``field_data`` holds the ellipses, ``holes`` [H, 5]. Sample i depends on ``seed`` and i only. The first four fifths
+    are the split ``train``, the others ``test``. 300 samples take about half a minute on one core; they are kept in
+    ``root/raw``.
 
     Args:
         root: directory of the data set.
@@ -97,14 +98,17 @@ class PlateWithHoles(MeshDataset):
 
     def read(self) -> tuple[list[MeshData], FieldSpec, dict[str, list[int]]]:
         with np.load(self.raw_paths[0]) as raw:
-            ends = {key: np.cumsum(raw[f"num_{key}"])[:-1] for key in ("points", "triangles")}
+            ends = {key: np.cumsum(raw[f"num_{key}"])[:-1] for key in ("points", "triangles", "holes")}
             triangles = np.split(raw["triangles"], ends["triangles"])
             names = ("points", "left", "right", "hole", "distance", "displacement", "von_mises")
             fields = {key: np.split(raw[key], ends["points"]) for key in names}
+            holes = np.split(raw["holes"], ends["holes"])
         meshes = []
         for i, cells in enumerate(triangles):
             data = {key: fields[key][i] for key in names}
-            mesh = MeshData.from_cells(data.pop("points"), [5] * len(cells), cells.tolist(), point_data=data)
+            mesh = MeshData.from_cells(
+                data.pop("points"), [5] * len(cells), cells.tolist(), point_data=data, field_data={"holes": holes[i]}
+            )
             mesh.name = f"plate_{i:04d}"
             meshes.append(mesh)
         spec = FieldSpec(
@@ -189,7 +193,8 @@ def mesh_plate(holes: Array, num_nodes: int, rng: np.random.Generator) -> tuple[
 
     # An inner node stands for sqrt(3)/2 size^2, one on an edge for half of that: solve for the scale of the size.
     resolution = 1 / (4 * np.sqrt(num_nodes))
-    grid = np.stack(np.meshgrid(*2 * [np.arange(resolution / 2, 1, resolution)]), axis=2).reshape(-1, 2)
+    axis = np.arange(resolution / 2, 1, resolution)
+    grid = np.stack(np.meshgrid(axis, axis), axis=2).reshape(-1, 2)
     size = _size(holes, grid)
     gap = _distances(holes, grid).min(1)
     area = np.sum((gap > 0) / size**2) * resolution**2 * 2 / np.sqrt(3)
@@ -220,27 +225,36 @@ def mesh_plate(holes: Array, num_nodes: int, rng: np.random.Generator) -> tuple[
     for turn in range(100):
         lost = np.flatnonzero(_distances(holes, inner).min(1) < 0.4 * scale * _size(holes, inner))
         inner[lost] = draw(len(lost))
-        triangles = Delaunay(points).simplices
-        # All nodes of a triangle inside a hole lie on its edge, which is convex.
-        first, second, third = hole[triangles].T
-        triangles = triangles[(first < 0) | (first != second) | (first != third)]
-        corner = points[triangles]  # [C, 3, 2]
-        area = _cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0]) / 2
-        u, v = np.roll(corner, -1, 1) - corner, np.roll(corner, 1, 1) - corner
-        sliver = np.degrees(np.arctan2(np.abs(_cross(u, v)), (u * v).sum(2))).min(1) < MIN_ANGLE
+        triangles = _triangulate(points, hole)
+        area, angle = _shape(points[triangles])
         # An edge of a hole or of the border that the triangulation does not have shows in the area.
-        if turn >= 6 and not sliver.any() and np.isclose(np.abs(area).sum(), solid, rtol=1e-9):
-            triangles[area < 0] = triangles[area < 0, ::-1]
+        if turn >= 6 and angle.min() > MIN_ANGLE and np.isclose(area.sum(), solid, rtol=1e-9):
             return points, triangles, hole
-        centre = corner.mean(1)
-        weight = np.abs(area) / _size(holes, centre) ** 2
+        centre = points[triangles].mean(1)
+        weight = area / _size(holes, centre) ** 2
         total = np.maximum(np.bincount(triangles.ravel(), np.repeat(weight, 3), num_nodes), 1e-300)
         mean = [np.bincount(triangles.ravel(), np.repeat(weight * c, 3), num_nodes) / total for c in centre.T]
-        inner[:] = np.stack(mean, 1)[len(fixed) :]
+        inner[:] = np.stack(mean, axis=1)[len(fixed) :]
         if turn >= 6:
-            near = np.setdiff1d(triangles[sliver], np.arange(len(fixed)))
+            near = np.setdiff1d(triangles[angle <= MIN_ANGLE], np.arange(len(fixed)))
             points[near] += rng.normal(size=(len(near), 2)) * (0.3 * scale * _size(holes, points[near]))[:, None]
     raise InputError(f"Expected holes with room for cells beside them (found no good mesh of {num_nodes} nodes)")
+
+
+def _triangulate(points: Array, hole: Array) -> Array:
+    """Counter-clockwise Delaunay triangles [C, 3] outside the holes."""
+    triangles = Delaunay(points).simplices
+    first, second, third = hole[triangles].T
+    # All nodes of a triangle inside a hole lie on its edge, which is convex.
+    triangles = triangles[(first < 0) | (first != second) | (first != third)]
+    a, b, c = points[triangles].transpose(1, 0, 2)
+    return np.where(_cross(b - a, c - a)[:, None] > 0, triangles, triangles[:, ::-1])
+
+
+def _shape(corners: Array) -> tuple[Array, Array]:
+    """Area [C] and smallest angle [C] in degrees of triangles [C, 3, 2]."""
+    u, v = np.roll(corners, -1, 1) - corners, np.roll(corners, 1, 1) - corners
+    return _cross(u, v)[:, 0] / 2, np.degrees(np.arctan2(_cross(u, v), (u * v).sum(2))).min(1)
 
 
 def _cross(u: Array, v: Array) -> Array:
