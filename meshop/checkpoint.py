@@ -30,8 +30,10 @@ def describe(module: nn.Module | BaseTransform) -> dict[str, Any]:
     3
     """
     cls = type(module)
-    if isinstance(module, nn.Sequential | nn.ModuleList):
+    if isinstance(module, nn.Sequential):
         return {"class": _path(cls), "args": {}, "items": [describe(m) for m in module]}
+    if isinstance(module, nn.ModuleList):
+        return {"class": _path(cls), "args": {"modules": [describe(m) for m in module]}}
     if isinstance(module, Compose):
         return {"class": _path(cls), "args": {"transforms": [describe(t) for t in module.transforms]}}
     args = {}

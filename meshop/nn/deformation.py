@@ -3,6 +3,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from meshop.data import InputError
+
 
 class Deformation(nn.Module):
     r"""A learned deformation of the unit box, for :class:`GridResample`, after `"Fourier Neural Operator with Learned
@@ -24,11 +26,14 @@ class Deformation(nn.Module):
         num_frequencies: number K of octaves.
 
     Shapes:
-        - **input:** u [N, d] in [0, 1]
+        - **input:** pos [N, d] in [0, 1], :math:`u` above
         - **output:** [N, d] in [0, 1]
 
-    >>> u = torch.rand(4, 2)
-    >>> bool((Deformation(2)(u) == u).all())
+    Raises:
+        InputError: the coordinates are not ``dim``-dimensional.
+
+    >>> pos = torch.rand(4, 2)
+    >>> bool((Deformation(2)(pos) == pos).all())
     True
     """
 
@@ -48,11 +53,13 @@ class Deformation(nn.Module):
         nn.init.zeros_(self.lin3.weight)
         nn.init.zeros_(self.lin3.bias)
 
-    def forward(self, u: Tensor) -> Tensor:
-        angle = torch.cat([u * (2**k * math.pi) for k in range(self.num_frequencies)], dim=1)
-        wave = torch.cat([u, angle.sin(), angle.cos()], dim=1).to(self.lin1.weight.dtype)
+    def forward(self, pos: Tensor) -> Tensor:
+        if pos.size(1) != self.dim:
+            raise InputError(f"Expected {self.dim} coordinates (got {pos.size(1)})")
+        angle = torch.cat([pos * (2**k * math.pi) for k in range(self.num_frequencies)], dim=1)
+        wave = torch.cat([pos, angle.sin(), angle.cos()], dim=1).to(self.lin1.weight.dtype)
         shift = self.lin3(self.lin2(self.lin1(wave).tanh()).tanh()).tanh()
-        return u + u * (1 - u) * shift.to(u.dtype)
+        return pos + pos * (1 - pos) * shift.to(pos.dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dim}, hidden_channels={self.hidden_channels})"

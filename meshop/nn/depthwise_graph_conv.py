@@ -3,6 +3,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 from torch_geometric.utils import scatter
 
+from meshop.data import InputError
+
 
 class DepthwiseGraphConv(nn.Module):
     r"""A convolution of each channel by itself over the neighbours in a graph, with a continuous kernel: what
@@ -29,6 +31,9 @@ class DepthwiseGraphConv(nn.Module):
         - **input:** x [N, C], pos [N, d], edge_index [2, E] from neighbour to node, measure [N]
         - **output:** [N, C]
 
+    Raises:
+        InputError: the coordinates are not ``dim``-dimensional.
+
     >>> layer = DepthwiseGraphConv(3, dim=2)
     >>> layer(torch.ones(2, 3), torch.rand(2, 2), torch.tensor([[0, 1], [1, 0]])).shape
     torch.Size([2, 3])
@@ -51,6 +56,8 @@ class DepthwiseGraphConv(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, pos: Tensor, edge_index: Tensor, measure: Tensor | None = None) -> Tensor:
+        if pos.size(1) != self.dim:
+            raise InputError(f"Expected {self.dim} coordinates (got {pos.size(1)})")
         source, target = edge_index
         dtype = torch.promote_types(x.dtype, torch.float32)
         offset = pos.to(dtype)[source] - pos.to(dtype)[target]  # [E, d]

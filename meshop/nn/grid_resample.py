@@ -192,11 +192,11 @@ class GridResample(nn.Module):
                 share = (measure.to(dtype) / whole[batch])[:, None]
             cells = graphs * math.prod(size)
             total = share.new_zeros(cells, x.size(1))
-            mass = share.new_zeros(cells, getattr(self.kernel_in, "channels", 1))
+            mass = share.new_zeros(cells, _channels(self.kernel_in, x))
             for cell, weight in _stencil(self.kernel_in, place, batch, size):
                 weight = share * weight.to(dtype)
-                total = total.index_add(0, cell, weight * x.to(dtype))
-                mass = mass.index_add(0, cell, weight)
+                total.index_add_(0, cell, weight * x.to(dtype))
+                mass.index_add_(0, cell, weight)
             total, mass = (t.view(graphs, *size, -1).movedim(-1, 1) for t in (total, mass))
             least = 1e-3 * mass.mean(list(range(2, mass.dim())), keepdim=True)
             return _fill(total, mass, least).to(x.dtype)
@@ -204,9 +204,10 @@ class GridResample(nn.Module):
     def _sample(self, rows: Tensor, place: Tensor, batch: Tensor, size: Sequence[int]) -> Tensor:
         with full_precision(rows):
             dtype = torch.promote_types(rows.dtype, torch.float32)
-            total, mass = rows.new_zeros((), dtype=dtype), rows.new_zeros((), dtype=dtype)
+            total = rows.new_zeros(place.size(0), rows.size(1), dtype=dtype)
+            mass = rows.new_zeros(place.size(0), _channels(self.kernel_out, rows), dtype=dtype)
             for cell, weight in _stencil(self.kernel_out, place, batch, size):
-                total = total + weight.to(dtype) * rows[cell].to(dtype)
+                total = total + weight.to(dtype) * rows.index_select(0, cell).to(dtype)
                 mass = mass + weight.to(dtype)
             return (total / mass).to(rows.dtype)
 
@@ -225,8 +226,13 @@ def grid_size(pos: Tensor, batch: Tensor, graphs: int) -> Tensor:
     tensor([[64, 16]])
     """
     pos = pos.detach().double()
-    places = torch.cat([batch[:, None].double(), pos], dim=1).unique(dim=0)[:, 0].long()
-    count = scatter(torch.ones_like(places), places, dim_size=graphs).clamp_min(1)[:, None]  # [B, 1]
+    order = torch.arange(pos.size(0), device=pos.device)
+    for key in (*pos.unbind(1), batch):  # sort by graph, then by place; faster than unique(dim=0)
+        order = order[key[order].argsort(stable=True)]
+    row, graph = pos[order], batch[order]
+    fresh = torch.ones_like(graph)
+    fresh[1:] = ((row[1:] != row[:-1]).any(1) | (graph[1:] != graph[:-1])).long()
+    count = scatter(fresh, graph, dim_size=graphs).clamp_min(1)[:, None]  # [B, 1]
     lower, upper = (scatter(pos, batch, dim_size=graphs, reduce=how) for how in ("min", "max"))
     extent = upper - lower  # [B, d]
     thick = extent > 0
@@ -244,6 +250,13 @@ def _graphs(pos: Tensor, batch: Tensor | None, batch_size: int | None) -> tuple[
     if batch is None:
         return torch.zeros(pos.size(0), dtype=torch.long, device=pos.device), 1
     return batch, batch_size if batch_size is not None else int(batch.max()) + 1 if batch.numel() else 0
+
+
+def _channels(kernel: nn.Module | None, x: Tensor) -> int:
+    channels = getattr(kernel, "channels", 1)
+    if channels != 1 and channels != x.size(1):
+        raise InputError(f"Expected a kernel of 1 or {x.size(1)} channels, as many as it weighs (got {channels})")
+    return channels
 
 
 def _stencil(

@@ -37,7 +37,7 @@ class RadiusKernel(nn.Module):
         - **output:** [N, channels]
 
     Raises:
-        InputError: the radius leaves places that reach no grid point.
+        InputError: the radius leaves places that reach no grid point; the coordinates are not ``dim``-dimensional.
 
     >>> import torch
     >>> RadiusKernel(2, channels=3)(torch.tensor([[0.0, 0.0], [0.9, 0.9]]))[1].tolist()
@@ -61,6 +61,8 @@ class RadiusKernel(nn.Module):
         self.lin2.reset_parameters()
 
     def forward(self, offset: Tensor) -> Tensor:
+        if offset.size(1) != self.dim:
+            raise InputError(f"Expected {self.dim} coordinates (got {offset.size(1)})")
         offset = offset / self.radius
         window = (1 - offset.square().sum(1, keepdim=True)).clamp_min(0).square()
         return softplus(self.lin2(self.lin1(offset.to(self.lin1.weight.dtype)).tanh())) * window

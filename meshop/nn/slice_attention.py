@@ -18,7 +18,7 @@ class SliceAttention(nn.Module):
         dropout: probability with which entries of the attention are zeroed in training.
 
     Shapes:
-        - **input:** token [B, H, M, d]
+        - **input:** x [B, H, M, d]
         - **output:** [B, H, M, d]
 
     >>> import torch
@@ -35,8 +35,8 @@ class SliceAttention(nn.Module):
     def reset_parameters(self) -> None:
         self.lin_qkv.reset_parameters()
 
-    def forward(self, token: Tensor) -> Tensor:
-        q, k, v = self.lin_qkv(token).chunk(3, dim=-1)
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.lin_qkv(x).chunk(3, dim=-1)
         return scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
 
     def __repr__(self) -> str:

@@ -11,20 +11,34 @@ from torch_geometric.nn import SAGEConv
 
 import meshop.models
 import meshop.nn
-from meshop.models import CANO, LaMO, LaMOGrid, Transolver
+from meshop.models import CANO, FNO, LaMO, LaMOGrid, Physolver, Specsolver, Stack, Transolver, TransolverSigma
 from meshop.nn import (
     SS2D,
     BiMamba2,
     Block,
     ClusterAttention,
+    ConditionalPositionEncoding,
+    Deformation,
+    DepthwiseGraphConv,
+    FactorizedSpectralConv,
     FeedForward,
     GridConv,
+    GridResample,
+    GridSpectralConv,
     Hydra,
     LatentSSM,
     Lift,
     Linear,
     Normalizer,
+    Parallel,
     PhysicsAttention,
+    RadiusKernel,
+    Residual,
+    ReZero,
+    SliceAttention,
+    SliceResidualAttention,
+    SpectralConv,
+    SwiGLU,
     TimestepEmbedding,
     UnifiedPosition,
 )
@@ -55,7 +69,22 @@ def latent(core: nn.Module, **args: Any) -> LatentSSM:
     return LatentSSM(C, heads=2, num_slices=C, core=core, **args)
 
 
+def offsets(num_nodes: int, seed: int) -> Data:
+    """A layer of one offset a row keeps the laws of one node a row."""
+    offset = torch.randn(num_nodes, 2, generator=torch.Generator().manual_seed(seed))
+    return Data(offset=offset, measure=offset[:, 0].abs(), num_nodes=num_nodes)
+
+
+def resample(size: tuple[int, int] | None = (6, 5), **arguments: Any) -> GridResample:
+    return GridResample(FactorizedSpectralConv(C, C, (3, 3)), size, **arguments)
+
+
+def depthwise(kernel_size: int = 3) -> GridConv:
+    return GridConv(C, C, 2, kernel_size, groups=C)
+
+
 cube = partial(random_grid, shape=(3, 4, 2))
+SIGMA: dict[str, Any] = {"heads": 2, "num_slices": C, "modes": (3, 3)}
 GRID = ("order",)  # on a grid the order of the nodes means something
 
 # module, graphs, laws that do not apply
@@ -66,9 +95,23 @@ CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
     "ClusterAttention": (ClusterAttention(C, heads=2, num_clusters=C), random_graph, ()),
     "ClusterAttention-sum": (ClusterAttention(C, heads=2, num_clusters=C, aggr="sum"), random_graph, ()),
     "ClusterAttention-grid": (ClusterAttention(C, heads=2, num_clusters=C, grid_dim=2), random_grid, GRID),
+    "ConditionalPositionEncoding": (ConditionalPositionEncoding(DepthwiseGraphConv(C, 2)), random_graph, ()),
+    "ConditionalPositionEncoding-grid": (ConditionalPositionEncoding(depthwise()), random_grid, (*GRID, "measure")),
+    "Deformation": (Deformation(2), random_graph, ()),
+    "DepthwiseGraphConv": (DepthwiseGraphConv(C, 2), random_graph, ()),
+    "FactorizedSpectralConv": (FactorizedSpectralConv(C, 3, (4, 3)), random_grid, GRID),
+    "FactorizedSpectralConv-cube": (FactorizedSpectralConv(C, 3, (2, 3, 2)), cube, GRID),
     "FeedForward": (FeedForward(C, 2 * C, 3), random_graph, ()),
     "GridConv": (GridConv(C, 3, dim=2), random_grid, GRID),
     "GridConv-3d": (GridConv(C, 3, dim=3), cube, GRID),
+    "GridConv-depthwise": (depthwise(kernel_size=5), random_grid, GRID),
+    "GridResample": (resample(), random_graph, ()),
+    "GridResample-free": (resample(size=None), random_graph, ("compile", "export")),  # shapes depend on the data
+    "GridResample-grid": (resample(), random_grid, (*GRID, "measure")),
+    "GridResample-deformed": (resample(deformation=Deformation(2), margin=0.1), random_graph, ("memory",)),
+    "GridResample-kernel": (resample(kernel_in=RadiusKernel(2, C), kernel_out=RadiusKernel(2)), random_graph, ()),
+    "GridSpectralConv": (GridSpectralConv(C, 3, (3, 3), (6, 5)), random_graph, ()),
+    "GridSpectralConv-grid": (GridSpectralConv(C, 3, (3, 3)), random_grid, (*GRID, "measure")),
     "Hydra-tokens": (Hydra(C, 4), sequences, ("memory",)),
     "LatentSSM": (latent(Hydra(C, 4)), random_graph, ()),
     "LatentSSM-zoh": (latent(BiMamba2(C, 4, discretization="zoh")), random_graph, ()),
@@ -77,21 +120,45 @@ CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
     "Lift": (Lift(C, 8, position=UnifiedPosition(2, ref=3), time=TimestepEmbedding(8)), random_graph, ()),
     "Linear": (Linear(C, 3), random_graph, ("state",)),  # torch's constructor
     "Normalizer": (fitted(), random_graph, ()),
+    "Parallel": (Parallel([PhysicsAttention(8, 2, C), SwiGLU(8)]), random_graph, ()),
     "PhysicsAttention": (PhysicsAttention(C, heads=2, num_slices=C), random_graph, ()),
     "PhysicsAttention-grid": (PhysicsAttention(C, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
     "PhysicsAttention-cube": (PhysicsAttention(C, heads=2, num_slices=C, grid_dim=3), cube, GRID),
+    "RadiusKernel": (RadiusKernel(2, channels=3, radius=2.0), offsets, ("memory",)),
+    "ReZero": (ReZero(FeedForward(C, C, C)), random_graph, ()),
+    "Residual": (Residual(PhysicsAttention(C, heads=2, num_slices=C), C), random_graph, ()),
     "SS2D-grid": (SS2D(C, 4), random_grid, (*GRID, "memory")),
+    "SliceAttention-tokens": (SliceAttention(C), sequences, ("memory",)),
+    "SliceResidualAttention": (SliceResidualAttention(C, heads=2, num_slices=C), random_graph, ()),
+    "SliceResidualAttention-graph": (
+        SliceResidualAttention(C, 2, C, DepthwiseGraphConv(C, 2), DepthwiseGraphConv(C, 2)),
+        random_graph,
+        (),
+    ),
+    "SliceResidualAttention-grid": (SliceResidualAttention(C, 2, C, depthwise(5), depthwise(5)), random_grid, GRID),
+    "SpectralConv": (SpectralConv(C, 3, (4, 3)), random_grid, GRID),
+    "SpectralConv-cube": (SpectralConv(C, 3, (2, 3, 2)), cube, GRID),
+    "SwiGLU": (SwiGLU(C), random_graph, ()),
     "TimestepEmbedding": (TimestepEmbedding(C), times, ()),
     "UnifiedPosition": (UnifiedPosition(2, ref=4), random_graph, ()),
     "UnifiedPosition-box": (UnifiedPosition(2, ref=4, box=((0, 0), (1, 2))), random_graph, ()),
     "CANO": (CANO(C, C, 2, 3, heads=2, num_clusters=C), random_graph, ()),
     "CANO-grid": (CANO(C, C, 2, 3, heads=2, num_clusters=C, grid_dim=2), random_grid, GRID),
+    "FNO": (FNO(C, C, 2, 3, (3, 3), (6, 5)), random_graph, ()),
+    "FNO-grid": (FNO(C, C, 2, 3, (3, 3)), random_grid, (*GRID, "measure")),
     "LaMO": (LaMO(C, C, 2, 3, mixer=latent(Hydra(C, 4))), random_graph, ()),
     "LaMO-unshared": (LaMO(C, C, 2, 3, shared=False, mixer=latent(BiMamba2(C, 4))), random_graph, ()),
     "LaMO-grid": (LaMO(C, C, 2, 3, mixer=latent(Hydra(C, 4), grid_dim=2)), random_grid, GRID),
     "LaMOGrid-grid": (LaMOGrid(C, C, 2, 3, shape=(6, 6), mixer=SS2D(C, 4)), random_grid, (*GRID, "memory")),
+    "Physolver": (Physolver(C, C, 2, 3, heads=2, num_slices=C), random_graph, ()),
+    "Physolver-grid": (Physolver(C, C, 2, 3, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
+    "Specsolver": (Specsolver(C, C, 2, 3, (3, 3), size=(6, 5)), random_graph, ()),
+    "Specsolver-grid": (Specsolver(C, C, 2, 3, (3, 3), grid_dim=2), random_grid, (*GRID, "measure")),
+    "Stack": (Stack(C, C, 3, [Block(ClusterAttention(C, 2, C), C), resample()]), random_graph, ()),
     "Transolver": (Transolver(C, C, 2, 3, heads=2, num_slices=C), random_graph, ()),
     "Transolver-grid": (Transolver(C, C, 2, 3, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
+    "TransolverSigma": (TransolverSigma(C, C, 2, 3, **SIGMA, size=(6, 5)), random_graph, ()),
+    "TransolverSigma-grid": (TransolverSigma(C, C, 2, 3, **SIGMA, grid_dim=2), random_grid, GRID),
 }
 
 
