@@ -4,17 +4,36 @@ from typing import Literal
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from meshop.nn import Block, ClusterAttention, Lift, Linear
+from meshop.nn import Block, ClusterAttention, Lift
 
 
 class CANO(nn.Module):
-    r"""The cluster attention neural operator.
+    r"""CANO, the clustered attention neural operator.
 
     .. math::
         h &= \mathrm{Lift}(x) \\
         h &\leftarrow h + \mathrm{ClusterAttention}(\mathrm{LN}(h)), \quad
         h \leftarrow h + \mathrm{FFN}(\mathrm{LN}(h)) \qquad (L \text{ times}) \\
         u &= W\, \mathrm{LN}(h)
+
+    See :class:`~meshop.nn.ClusterAttention` for the operator, its differences from the paper, and when to sum.
+
+    Args:
+        in_channels: size of x, coordinates included.
+        hidden_channels: width C.
+        num_layers: number of blocks L.
+        out_channels: size of the output.
+        heads: number of heads.
+        num_clusters: number of clusters of each head.
+        ffn_ratio: width of the FFN in units of C.
+        aggr: ``"mean"``, or ``"sum"`` as in the paper.
+        grid_dim: 2 or 3 for the variant with a convolution, on grids in row-major order that pass their ``shape``.
+        lift: module from x to hidden features; by default :class:`~meshop.nn.Lift`, which also takes a position and
+            a time embedding.
+
+    Shapes:
+        - **input:** x [N, in_channels], pos [N, D], batch [N], measure [N], shape (n1, n2[, n3]), time [B]
+        - **output:** [N, out_channels]
 
     >>> import torch
     >>> CANO(3, 16, 2, 1, heads=4, num_clusters=8)(torch.ones(5, 3)).shape
@@ -54,7 +73,7 @@ class CANO(nn.Module):
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(hidden_channels)
-        self.head = Linear(hidden_channels, out_channels)
+        self.head = nn.Linear(hidden_channels, out_channels)
 
     def reset_parameters(self) -> None:
         for layer in (self.lift, *self.blocks, self.norm, self.head):

@@ -7,7 +7,7 @@ from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
 from meshop.models.authors import load_authors
-from meshop.nn import Block, Lift, Linear, TimestepEmbedding, UnifiedPosition
+from meshop.nn import Block, Lift, TimestepEmbedding, UnifiedPosition
 from meshop.nn.hydra import Hydra
 from meshop.nn.latent_ssm import LatentSSM
 
@@ -91,7 +91,7 @@ class LaMO(nn.Module):
                 other.slices = first.slices
         self.blocks = nn.ModuleList(Block(m, hidden_channels, ffn_ratio) for m in mixers)
         self.norm = nn.LayerNorm(hidden_channels)
-        self.head = Linear(hidden_channels, out_channels)
+        self.head = nn.Linear(hidden_channels, out_channels)
 
     @property
     def mixer(self) -> LatentSSM:

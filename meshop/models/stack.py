@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from meshop.nn import Lift, Linear
+from meshop.nn import Lift
 from meshop.nn.residual import call_with, taken
 
 
@@ -54,7 +54,7 @@ class Stack(nn.Module):
         self.lift = Lift(in_channels, hidden_channels) if lift is None else lift
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(hidden_channels)
-        self.head = Linear(hidden_channels, out_channels)
+        self.head = nn.Linear(hidden_channels, out_channels)
         self._taken = [taken(block) for block in blocks]
 
     def reset_parameters(self) -> None:

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from meshop.nn import Block, Lift, Linear, PhysicsAttention
+from meshop.nn import Block, Lift, PhysicsAttention
 
 
 class Transolver(nn.Module):
@@ -68,7 +68,7 @@ class Transolver(nn.Module):
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(hidden_channels)
-        self.head = Linear(hidden_channels, out_channels)
+        self.head = nn.Linear(hidden_channels, out_channels)
 
     def reset_parameters(self) -> None:
         for layer in (self.lift, *self.blocks, self.norm, self.head):

@@ -15,7 +15,6 @@ from meshop.nn.grid_spectral_conv import GridSpectralConv
 from meshop.nn.hydra import Hydra
 from meshop.nn.latent_ssm import LatentSSM
 from meshop.nn.lift import Lift
-from meshop.nn.linear import Linear
 from meshop.nn.normalizer import Normalizer
 from meshop.nn.parallel import Parallel
 from meshop.nn.physics_attention import PhysicsAttention
@@ -46,7 +45,6 @@ __all__ = [
     "Hydra",
     "LatentSSM",
     "Lift",
-    "Linear",
     "Normalizer",
     "Parallel",
     "PhysicsAttention",

@@ -6,7 +6,6 @@ from torch.nn.functional import pad, silu, softplus
 
 from meshop.data import InputError
 from meshop.nn.hydra import flip_last, init_dt_bias
-from meshop.nn.linear import Linear
 from meshop.nn.ssd import Discretization, ssd
 
 
@@ -74,13 +73,13 @@ class BiMamba2(nn.Module):
             raise InputError(f"Expected head_channels to divide {inner} (got {self.head_channels})")
         self.heads = inner // self.head_channels
         mixed = inner + 2 * state_channels
-        self.lin_in = Linear(channels, inner + mixed + self.heads, bias=False)
+        self.lin_in = nn.Linear(channels, inner + mixed + self.heads, bias=False)
         self.conv = nn.Conv1d(2 * mixed, 2 * mixed, kernel_size, groups=2 * mixed)
         self.dt_bias = nn.Parameter(torch.empty(2, self.heads))
         self.A_log = nn.Parameter(torch.empty(2, self.heads))
         self.D = nn.Parameter(torch.empty(2, self.heads))
         self.norm = nn.RMSNorm(inner, eps=1e-5)
-        self.lin_out = Linear(inner, channels, bias=False)
+        self.lin_out = nn.Linear(inner, channels, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -1,8 +1,6 @@
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from meshop.nn.linear import Linear
-
 
 class FeedForward(nn.Module):
     r"""The two-layer perceptron of a transformer, on each node by itself: :math:`W_2\, \mathrm{GELU}(W_1 x)`.
@@ -26,8 +24,8 @@ class FeedForward(nn.Module):
         self.in_channels = in_channels
         self.hidden_channels = hidden_channels
         self.out_channels = out_channels
-        self.lin1 = Linear(in_channels, hidden_channels)
-        self.lin2 = Linear(hidden_channels, out_channels)
+        self.lin1 = nn.Linear(in_channels, hidden_channels)
+        self.lin2 = nn.Linear(hidden_channels, out_channels)
 
     def reset_parameters(self) -> None:
         self.lin1.reset_parameters()

@@ -3,7 +3,6 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from meshop.nn.grid_resample import GridResample
-from meshop.nn.linear import Linear
 from meshop.nn.spectral_conv import SpectralConv
 
 
@@ -55,7 +54,7 @@ class GridSpectralConv(nn.Module):
         self.size = None if size is None else tuple(size)
         self.margin = margin
         self.resample = GridResample(SpectralConv(in_channels, out_channels, modes), size, margin=margin)
-        self.lin = Linear(in_channels, out_channels)
+        self.lin = nn.Linear(in_channels, out_channels)
 
     def reset_parameters(self) -> None:
         self.resample.reset_parameters()

@@ -5,7 +5,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, silu, softplus
 
 from meshop.data import InputError
-from meshop.nn.linear import Linear
 from meshop.nn.ssd import Discretization, ssd
 
 
@@ -81,14 +80,14 @@ class Hydra(nn.Module):
         if kernel_size % 2 == 0:
             raise InputError(f"Expected an odd kernel_size (got {kernel_size})")
         mixed = inner + 4 * groups * state_channels
-        self.lin_in = Linear(channels, inner + mixed + 2 * self.heads, bias=False)
+        self.lin_in = nn.Linear(channels, inner + mixed + 2 * self.heads, bias=False)
         self.conv = nn.Conv1d(mixed, mixed, kernel_size, padding=kernel_size // 2, groups=mixed)
         self.dt_bias = nn.Parameter(torch.empty(self.heads))
         self.A_log = nn.Parameter(torch.empty(self.heads))
         self.initial_state = nn.Parameter(torch.empty(self.heads, self.head_channels, state_channels))
-        self.lin_skip = Linear(inner, self.heads)
+        self.lin_skip = nn.Linear(inner, self.heads)
         self.norm = nn.RMSNorm(inner, eps=1e-5)
-        self.lin_out = Linear(inner, channels, bias=False)
+        self.lin_out = nn.Linear(inner, channels, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -9,7 +9,6 @@ from meshop.data import InputError
 from meshop.nn.functional import Tiles, missing, soft_pool, soft_unpool
 from meshop.nn.grid_conv import GridConv
 from meshop.nn.hydra import Hydra
-from meshop.nn.linear import Linear
 
 
 class LatentSSM(nn.Module):
@@ -83,7 +82,7 @@ class LatentSSM(nn.Module):
         self.geometric_order = geometric_order
         self.slices = Slices(channels, heads, num_slices, grid_dim)
         self.core = Hydra(channels) if core is None else core
-        self.lin_out = Linear(channels, channels)
+        self.lin_out = nn.Linear(channels, channels)
 
     def reset_parameters(self) -> None:
         for layer in (self.slices, self.core, self.lin_out):
@@ -140,8 +139,10 @@ class Slices(nn.Module):
         self.heads = heads
         self.num_slices = num_slices
         self.grid_dim = grid_dim
-        self.lin_in = Linear(channels, 2 * channels) if grid_dim is None else GridConv(channels, 2 * channels, grid_dim)
-        self.lin_slice = Linear(channels // heads, num_slices)
+        self.lin_in = (
+            nn.Linear(channels, 2 * channels) if grid_dim is None else GridConv(channels, 2 * channels, grid_dim)
+        )
+        self.lin_slice = nn.Linear(channels // heads, num_slices)
         self.temperature = nn.Parameter(torch.empty(heads))
         self.reset_parameters()
 

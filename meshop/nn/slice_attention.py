@@ -1,8 +1,6 @@
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from meshop.nn.linear import Linear
-
 
 class SliceAttention(nn.Module):
     r"""Attention of the slices of a graph to each other, as inside :class:`PhysicsAttention`.
@@ -30,7 +28,7 @@ class SliceAttention(nn.Module):
         super().__init__()
         self.channels = channels
         self.dropout = dropout
-        self.lin_qkv = Linear(channels, 3 * channels, bias=False)
+        self.lin_qkv = nn.Linear(channels, 3 * channels, bias=False)
 
     def reset_parameters(self) -> None:
         self.lin_qkv.reset_parameters()

@@ -7,7 +7,6 @@ from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
 from meshop.nn.functional import Tiles, soft_pool, soft_unpool
-from meshop.nn.linear import Linear
 from meshop.nn.residual import call_with, taken
 from meshop.nn.rezero import ReZero
 from meshop.nn.slice_attention import SliceAttention
@@ -86,10 +85,10 @@ class SliceResidualAttention(nn.Module):
         self.local_f = nn.Identity() if local_f is None else local_f
         self.update = ReZero(SliceAttention(channels // heads)) if update is None else update
         self.dropout = dropout
-        self.lin_x = Linear(channels, channels)
-        self.lin_f = Linear(channels, channels)
-        self.lin_slice = Linear(channels // heads, num_slices)
-        self.lin_out = Linear(channels, channels)
+        self.lin_x = nn.Linear(channels, channels)
+        self.lin_f = nn.Linear(channels, channels)
+        self.lin_slice = nn.Linear(channels // heads, num_slices)
+        self.lin_out = nn.Linear(channels, channels)
         self.temperature = nn.Parameter(torch.empty(heads))
         self._taken = taken(self.local_x), taken(self.local_f)
         self.reset_parameters()

@@ -6,7 +6,6 @@ from torch.nn.functional import gelu, softplus
 
 from meshop.data import InputError
 from meshop.nn.grid import grid_to_rows, rows_to_grid
-from meshop.nn.linear import Linear
 from meshop.nn.ssd import Discretization, ssd
 
 
@@ -76,14 +75,14 @@ class SS2D(nn.Module):
             raise InputError(f"Expected heads to divide the {inner} inner channels (got {self.heads})")
         if kernel_size % 2 == 0:
             raise InputError(f"Expected an odd kernel_size (got {kernel_size})")
-        self.lin_in = Linear(channels, 2 * inner, bias=False)
+        self.lin_in = nn.Linear(channels, 2 * inner, bias=False)
         self.conv = nn.Conv2d(inner, inner, kernel_size, padding=kernel_size // 2, groups=inner)
         self.scan = nn.Parameter(torch.empty(4, self.heads + 2 * state_channels, inner))
         self.dt_bias = nn.Parameter(torch.empty(4, self.heads))
         self.A_log = nn.Parameter(torch.empty(4, self.heads))
         self.D = nn.Parameter(torch.empty(4, self.heads, inner // self.heads))
         self.norm = nn.LayerNorm(inner)
-        self.lin_out = Linear(inner, channels, bias=False)
+        self.lin_out = nn.Linear(inner, channels, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

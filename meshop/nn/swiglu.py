@@ -1,8 +1,6 @@
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from meshop.nn.linear import Linear
-
 
 class SwiGLU(nn.Module):
     r"""The gated two-layer perceptron of `"GLU Variants Improve Transformer" <https://arxiv.org/abs/2002.05202>`_, on
@@ -31,9 +29,9 @@ class SwiGLU(nn.Module):
         super().__init__()
         self.channels = channels
         self.hidden_channels = 4 * channels // 3 if hidden_channels is None else hidden_channels
-        self.lin1 = Linear(channels, self.hidden_channels)
-        self.lin2 = Linear(channels, self.hidden_channels)
-        self.lin3 = Linear(self.hidden_channels, channels)
+        self.lin1 = nn.Linear(channels, self.hidden_channels)
+        self.lin2 = nn.Linear(channels, self.hidden_channels)
+        self.lin3 = nn.Linear(self.hidden_channels, channels)
 
     def reset_parameters(self) -> None:
         for layer in (self.lin1, self.lin2, self.lin3):

@@ -4,8 +4,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, silu
 
-from meshop.nn.linear import Linear
-
 
 class TimestepEmbedding(nn.Module):
     r"""Sines and cosines of time through a two-layer perceptron, as in Transolver.
@@ -31,8 +29,8 @@ class TimestepEmbedding(nn.Module):
         super().__init__()
         self.channels = channels
         self.scale = scale
-        self.lin1 = Linear(channels, channels)
-        self.lin2 = Linear(channels, channels)
+        self.lin1 = nn.Linear(channels, channels)
+        self.lin2 = nn.Linear(channels, channels)
 
     def reset_parameters(self) -> None:
         self.lin1.reset_parameters()

@@ -14,6 +14,7 @@ def test_detail_below_the_grid_passes_on_the_nodes():
     """Nodes in one cell of the latent grid get outputs of their own."""
     layer = GridSpectralConv(1, 1, (2, 2), size=(4, 4)).double()
     torch.nn.init.ones_(layer.lin.weight)
+    torch.nn.init.zeros_(layer.lin.bias)
     pos = torch.rand(500, 2, dtype=torch.float64)
     x = torch.randn(500, 1, dtype=torch.float64)
     out = layer(x, pos)

