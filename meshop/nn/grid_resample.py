@@ -249,7 +249,7 @@ def grid_size(pos: Tensor, batch: Tensor, graphs: int) -> Tensor:
 def _graphs(pos: Tensor, batch: Tensor | None, batch_size: int | None) -> tuple[Tensor, int]:
     if batch is None:
         return torch.zeros(pos.size(0), dtype=torch.long, device=pos.device), 1
-    return batch, batch_size if batch_size is not None else int(batch.max()) + 1 if batch.numel() else 0
+    return batch.long(), batch_size if batch_size is not None else int(batch.max()) + 1 if batch.numel() else 0
 
 
 def _channels(kernel: nn.Module | None, x: Tensor) -> int:
