@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from meshop.nn import Lift
-from meshop.nn.residual import call_with, taken
+from meshop.nn.functional import call_with, taken
 
 
 class Stack(nn.Module):

@@ -3,9 +3,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from meshop.data import InputError
 from meshop.nn.feed_forward import FeedForward
-from meshop.nn.functional import argument_names, missing
+from meshop.nn.functional import call_with, taken
 
 
 class Block(nn.Module):
@@ -40,14 +39,10 @@ class Block(nn.Module):
 
     def __init__(self, mixer: nn.Module, channels: int, ffn_ratio: int = 2) -> None:
         super().__init__()
-        known = ("pos", "edge_index", "batch", "measure", "batch_size", "shape")
-        names = dict(list(argument_names(mixer).items())[1:])  # the first is x, under whatever name
-        if unknown := [name for name, required in names.items() if required and name not in known]:
-            raise InputError(f"{type(mixer).__name__} needs {', '.join(unknown)}; a block has x, {', '.join(known)}")
         self.mixer = mixer
         self.channels = channels
         self.ffn_ratio = ffn_ratio
-        self._taken = {name: required for name, required in names.items() if name in known}
+        self._taken = taken(mixer)
         self.norm1 = nn.LayerNorm(channels)
         self.norm2 = nn.LayerNorm(channels)
         self.ffn = FeedForward(channels, ffn_ratio * channels, channels)
@@ -66,18 +61,8 @@ class Block(nn.Module):
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
     ) -> Tensor:
-        given = {
-            "pos": pos,
-            "edge_index": edge_index,
-            "batch": batch,
-            "measure": measure,
-            "batch_size": batch_size,
-            "shape": shape,
-        }
-        for name, required in self._taken.items():
-            if required and given[name] is None:
-                raise missing(self.mixer, name)
-        x = x + self.mixer(self.norm1(x), **{name: given[name] for name in self._taken})
+        given = (pos, edge_index, batch, measure, batch_size, shape)
+        x = x + call_with(self.mixer, self._taken, self.norm1(x), given)
         return x + self.ffn(self.norm2(x))
 
     def __repr__(self) -> str:

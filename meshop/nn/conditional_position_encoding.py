@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from meshop.nn.residual import call_with, taken
+from meshop.nn.functional import call_with, taken
 
 
 class ConditionalPositionEncoding(nn.Module):

@@ -15,7 +15,7 @@ loop over graphs, no copy of sizes to the host and no [N, M, d] product.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ from torch_geometric.utils import scatter
 from meshop.data import InputError
 
 TILE = 128  # nodes; small enough for graphs of a few hundred nodes, large enough for efficient products
+NODE_ARGUMENTS = ("pos", "edge_index", "batch", "measure", "batch_size", "shape")  # of a layer, besides x
 NODES = 1000.0  # what a graph weighs when it has a measure, see `Tiles`
 
 HOW_TO_MAKE = {
@@ -80,6 +81,41 @@ def call(module: nn.Module, data: Data) -> Any:
         elif required:
             raise missing(module, "x" if name == "input" else name)
     return module(**given)
+
+
+def taken(layer: nn.Module, known: Sequence[str] = NODE_ARGUMENTS) -> dict[str, bool]:
+    """The arguments besides x that a layer takes of those known, and whether it needs them.
+
+    Raises:
+        InputError: the layer needs others.
+
+    >>> from torch_geometric.nn import SAGEConv
+    >>> taken(SAGEConv(8, 8))
+    {'edge_index': True}
+    """
+    names = dict(list(argument_names(layer).items())[1:])  # the first is x, under whatever name
+    if unknown := [name for name, needed in names.items() if needed and name not in known]:
+        raise InputError(f"{type(layer).__name__} needs {', '.join(unknown)}; it is given x, {', '.join(known)}")
+    return {name: needed for name, needed in names.items() if name in known}
+
+
+def call_with(
+    layer: nn.Module,
+    names: Mapping[str, bool],
+    x: Tensor,
+    values: Sequence[Any],
+    known: Sequence[str] = NODE_ARGUMENTS,
+) -> Any:
+    """Call a layer on x and, by name, on those of the known arguments' values that it takes.
+
+    Raises:
+        InputError: one that it needs was not given.
+    """
+    given = dict(zip(known, values, strict=True))
+    for name, needed in names.items():
+        if needed and given[name] is None:
+            raise missing(layer, name)
+    return layer(x, **{name: given[name] for name in names})
 
 
 def missing(module: nn.Module, key: str) -> InputError:

@@ -9,8 +9,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
 from meshop.data import InputError
-from meshop.nn.functional import full_precision, missing
-from meshop.nn.residual import call_with, taken
+from meshop.nn.functional import call_with, full_precision, missing, taken
 
 GRID_ARGUMENTS = ("batch", "batch_size", "shape")
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
-from meshop.nn.residual import call_with, taken
+from meshop.nn.functional import call_with, taken
 
 
 class Parallel(nn.Module):

@@ -1,15 +1,9 @@
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from meshop.data import InputError
-from meshop.nn.functional import argument_names, missing
-
-NODE_ARGUMENTS = ("pos", "edge_index", "batch", "measure", "batch_size", "shape")
+from meshop.nn.functional import call_with, taken
 
 
 class Residual(nn.Module):
@@ -60,38 +54,3 @@ class Residual(nn.Module):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.layer})"
-
-
-def taken(layer: nn.Module, known: Sequence[str] = NODE_ARGUMENTS) -> dict[str, bool]:
-    """The arguments besides x that a layer takes of those known, and whether it needs them.
-
-    Raises:
-        InputError: the layer needs others.
-
-    >>> from torch_geometric.nn import SAGEConv
-    >>> taken(SAGEConv(8, 8))
-    {'edge_index': True}
-    """
-    names = dict(list(argument_names(layer).items())[1:])  # the first is x, under whatever name
-    if unknown := [name for name, needed in names.items() if needed and name not in known]:
-        raise InputError(f"{type(layer).__name__} needs {', '.join(unknown)}; what is there is x, {', '.join(known)}")
-    return {name: needed for name, needed in names.items() if name in known}
-
-
-def call_with(
-    layer: nn.Module,
-    names: Mapping[str, bool],
-    x: Tensor,
-    values: Sequence[Any],
-    known: Sequence[str] = NODE_ARGUMENTS,
-) -> Any:
-    """Call a layer on x and, by name, on those of the known arguments' values that it takes.
-
-    Raises:
-        InputError: one that it needs was not given.
-    """
-    given = dict(zip(known, values, strict=True))
-    for name, needed in names.items():
-        if needed and given[name] is None:
-            raise missing(layer, name)
-    return layer(x, **{name: given[name] for name in names})

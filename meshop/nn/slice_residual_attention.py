@@ -6,8 +6,7 @@ from torch.nn.functional import dropout
 from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
-from meshop.nn.functional import Tiles, soft_pool, soft_unpool
-from meshop.nn.residual import call_with, taken
+from meshop.nn.functional import Tiles, call_with, soft_pool, soft_unpool, taken
 from meshop.nn.rezero import ReZero
 from meshop.nn.slice_attention import SliceAttention
 

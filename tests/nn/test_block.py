@@ -69,7 +69,7 @@ def test_what_the_mixer_needs_is_asked_for():
         def forward(self, h, wall_distance):
             raise NotImplementedError
 
-    with pytest.raises(InputError, match="Own needs wall_distance; a block has x, pos, edge_index"):
+    with pytest.raises(InputError, match="Own needs wall_distance; it is given x, pos, edge_index"):
         Block(Own(), 16)
 
 
