@@ -1,4 +1,4 @@
-"""Where the cards of the data sets lie."""
+"""Where the card of a data set lies."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from meshop.data import InputError
 
 
 def card(name: str) -> Path:
-    """The directory with the ``README.md`` and the ``recipes.yaml`` of a benchmark.
+    """The directory with the ``README.md`` of a benchmark and its recipes.
 
-    It is ``datasets/NAME`` of the repository, which pip installs as ``share/meshop/datasets/NAME``.
+    A recipe is a file ``MODEL.yaml`` for ``meshop train NAME --config``. The directory is ``datasets/NAME`` of the repository; an installed meshop has a copy.
 
     Raises:
         InputError: there is no card of that name.
@@ -18,8 +18,8 @@ def card(name: str) -> Path:
     >>> (card("elastic_block") / "README.md").read_text().splitlines()[0]
     '# Elastic block'
     """
-    for above in Path(__file__).parents:
-        for place in (above / "datasets" / name, above / "share" / "meshop" / "datasets" / name):
-            if (place / "README.md").is_file():
-                return place
+    package = Path(__file__).parents[1]
+    for place in (package.parent / "datasets" / name, package / "cards" / name):
+        if (place / "README.md").is_file():
+            return place
     raise InputError(f"There is no data card of the name '{name}'")

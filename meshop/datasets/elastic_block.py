@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.nn.functional import pad
 
 from meshop.data import Arrays, Field, FieldSpec, MeshData
 from meshop.datasets.smithers import SmithersDataset
@@ -71,7 +72,7 @@ class ElasticBlock(SmithersDataset):
                     "traction": traction[i],
                     "left": left.float(),
                     "right": right.float(),
-                    "displacement": u[i].T.contiguous(),
+                    "displacement": pad(u[i].T, (0, 1)),  # files hold vectors in space
                 }
             )
             case.cell_data = Arrays({"E": modulus[i]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.nn.functional import pad
 
 from meshop.data import Arrays, Field, FieldSpec, MeshData
 from meshop.datasets.smithers import SmithersDataset
@@ -64,7 +65,7 @@ class NavierStokesStep(SmithersDataset):
         meshes = []
         for i in range(len(mu)):
             case: MeshData = mesh.__copy__()
-            case.point_data = Arrays({**markers, "velocity": fields[i, :2].T.contiguous(), "p": fields[i, 2]})
+            case.point_data = Arrays({**markers, "velocity": pad(fields[i, :2].T, (0, 1)), "p": fields[i, 2]})
             case.params = mu[i : i + 1]
             case.name = f"flow_{i:03d}"
             meshes.append(case)

@@ -139,7 +139,7 @@ def make_plate(seed: int, index: int) -> dict[str, Array]:
         "right": np.float32(points[:, 0] == 1),
         "hole": np.float32(hole >= 0),
         "distance": np.min([_polygon_distance(points, points[hole == i]) for i in range(len(holes))], axis=0),
-        "displacement": displacement,
+        "displacement": np.pad(displacement, ((0, 0), (0, 1))),  # files hold vectors in space
         "von_mises": von_mises,
     }
 

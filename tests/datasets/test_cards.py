@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import meshop.datasets.cards as module
+from meshop.cli import main
 from meshop.data import InputError
 from meshop.datasets import BENCHMARKS, card, statistics
 from meshop.io import read_mesh
@@ -28,7 +29,21 @@ def test_every_benchmark_has_a_card(name):
     for heading in ("Equation", "Fields", "Splits", "Source and licence", "A correct copy"):
         assert f"\n## {heading}\n" in text
     assert f"`meshop.datasets.{BENCHMARKS[name].__name__}` · `meshop train {name}`" in text
-    assert isinstance(yaml.safe_load((card(name) / "recipes.yaml").read_text()), dict)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [p for name in BENCHMARKS for p in sorted(card(name).glob("*.yaml"))],
+    ids=lambda p: f"{p.parent.name}-{p.stem}",
+)
+def test_recipes_are_configurations_of_the_command_line(recipe, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", recipe.parent.name, "--config", str(recipe), "--print_config"])
+    assert stop.value.code == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    for key, value in yaml.safe_load(recipe.read_text()).items():
+        if key != "model":
+            assert printed[key] == value
 
 
 @pytest.mark.parametrize(
@@ -58,14 +73,10 @@ def test_the_sample_has_the_fields_of_its_card():
 
 
 def test_an_installed_meshop_finds_its_cards(tmp_path, monkeypatch):
-    target = tmp_path / "share" / "meshop" / "datasets" / "elastic_block"
-    target.mkdir(parents=True)
-    (target / "README.md").write_text("# Elastic block\n")
-    package = tmp_path / "lib" / "python3.11" / "site-packages" / "meshop" / "datasets"
-    monkeypatch.setattr(module, "__file__", str(package / "cards.py"))
-    assert card("elastic_block") == target
-
-
-def test_there_is_no_card_of_another_name():
+    installed = tmp_path / "meshop" / "cards" / "elastic_block"
+    installed.mkdir(parents=True)
+    (installed / "README.md").write_text("# Elastic block\n")
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "meshop" / "datasets" / "cards.py"))
+    assert card("elastic_block") == installed
     with pytest.raises(InputError, match="no data card of the name 'plates'"):
         card("plates")

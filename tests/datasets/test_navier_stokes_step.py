@@ -39,7 +39,7 @@ def test_items(flows):
     assert mesh.validate()
     assert (mesh.num_nodes, mesh.num_cells) == (1639, 3091)
     x, y = mesh.points[:, :2].T
-    velocity, inflow = mesh.point_data["velocity"], float(mesh.params)
+    velocity, inflow = mesh.point_data["velocity"][:, :2], float(mesh.params)
     markers = torch.stack([mesh.point_data[name] for name in ("inlet", "outlet", "wall")])
     assert markers.sum(0).max() == 1
     assert int(markers.sum()) == 185  # all nodes of the boundary
