@@ -10,7 +10,8 @@ from meshop.data import InputError
 def card(name: str) -> Path:
     """The directory with the ``README.md`` of a benchmark and its recipes.
 
-    A recipe is a file ``MODEL.yaml`` for ``meshop train NAME --config``. The directory is ``datasets/NAME`` of the repository; an installed meshop has a copy.
+    A recipe is a file ``MODEL.yaml`` for ``meshop train NAME --config``. The directory is ``datasets/NAME`` of the
+    repository; an installed meshop has a copy.
 
     Raises:
         InputError: there is no card of that name.
