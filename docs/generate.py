@@ -1,9 +1,13 @@
-"""Pages that are made from the code: the table of operators and the table of formats."""
+"""Pages that are made from the code, and curves that are made from the runs in ``docs/runs``."""
 
 from __future__ import annotations
 
+import csv
 import inspect
 from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 import meshop.models
 import meshop.nn
@@ -17,6 +21,7 @@ def write(folder: Path) -> None:
         path = folder / name
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+    curves(sorted((folder / "runs").glob("*.csv")), folder / "_static" / "curves.png")
 
 
 def operators() -> str:
@@ -60,3 +65,19 @@ def formats() -> str:
     for extension, row in FORMATS.items():
         lines.append(f"| `{extension}` | {row.name} | {'yes' if row.read else ''} | {'yes' if row.write else ''} |")
     return "\n".join(lines) + "\n"
+
+
+def curves(runs: list[Path], path: Path) -> None:
+    """Draw the relative L2 errors in each ``metrics.csv`` over the seconds of training."""
+    figure = Figure((4.5 * len(runs), 3.4), layout="constrained")
+    for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
+        with run.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        minutes = [float(r["seconds"]) / 60 for r in rows]
+        shown = [k for k in rows[0] if k.startswith("val_") and k != "val_loss"]
+        for name, label in [("train_loss", "train"), *((k, f"test {k.removeprefix('val_')}") for k in shown)]:
+            axes.semilogy(minutes, [float(r[name]) for r in rows], label=label)
+        axes.set(title=run.stem, xlabel="minutes on two cores", ylabel="relative L2")
+        axes.grid(which="both", alpha=0.3)
+        axes.legend()
+    FigureCanvasAgg(figure).print_png(path)

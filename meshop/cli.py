@@ -62,16 +62,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _info_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", type=str, help="a mesh file, or a directory of mesh files")
+    parser.add_argument("path", type=str, help="a mesh file, a directory of mesh files, or a benchmark")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def info(options: Namespace) -> None:
     """Print points, cells by type, fields with location, shape, range and NaN count, and the box of a mesh."""
-    from meshop.datasets import mesh_files
+    from meshop.datasets import BENCHMARKS, card, mesh_files
     from meshop.io import read_mesh
 
     path = Path(options.path)
+    if options.path in BENCHMARKS and not path.exists():
+        print((card(options.path) / "README.md").read_text())
+        for recipe in sorted(card(options.path).glob("*.yaml")):
+            print(f"meshop train {options.path} --config {recipe}")
+        return
     files = mesh_files(path) if path.is_dir() else [path]
     reports = [{"file": str(f), **describe_mesh(read_mesh(f))} for f in files]
     if options.json:
@@ -274,13 +279,16 @@ def train(options: Namespace) -> None:
     if not (options.resume and (out / "config.yaml").exists()):
         _refuse_other_run(out)
         _write_run(out, options, data)
+    start = time.perf_counter()
     fit(
         surrogate, data.split("train"), data.split("val" if has_val else "test"), out, select=has_val,
         resume=options.resume, device=options.device, workers=options.workers, loggers=_loggers(options.logger, out),
     )  # fmt: skip
+    seconds = time.perf_counter() - start
     chosen = out / "checkpoints" / ("best.ckpt" if has_val else "last.ckpt")
     rows = evaluate(Surrogate.load(chosen).to(surrogate.device), data.split("test"), recipe.batch_size)
     _report(rows, out / "evaluation.csv")
+    print(f"trained    {seconds:.0f} seconds, {parameters} parameters")
     print(f"run        {out}: metrics.csv, evaluation.csv, config.yaml, checkpoints")
     print(f"next       meshop predict {chosen} FILE... --out {out}/predictions")
 
@@ -384,54 +392,38 @@ def write_prediction(surrogate: Any, mesh: MeshData, out: Path, stem: str, pictu
 def _demo_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=str, default="runs/demo", help="directory of the run")
     parser.add_argument("--samples", type=int, default=300, help="plates to make")
-    parser.add_argument("--epochs", type=int, default=30, help="passes over the training plates")
+    parser.add_argument("--epochs", type=int | None, default=None, help="passes over the training plates")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
 
 
 def demo(options: Namespace) -> None:
     """Make plates with holes, train CANO on their displacement and stress, and draw where it is wrong."""
-    from meshop.datasets import PlateWithHoles
-    from meshop.models import CANO
-    from meshop.train import Recipe, Surrogate, evaluate, fit, summarise
+    from meshop.datasets import card
+    from meshop.train import Surrogate
 
-    out, start = Path(options.out), time.perf_counter()
-    print(f"1/4 making {options.samples} plates, each with its own triangle mesh (scikit-fem)")
-    data = PlateWithHoles(out / "data", num_samples=options.samples)
-    spec, test = data.spec, data.split("test")
-    model = CANO(spec.in_channels, 64, 4, spec.out_channels, heads=4, num_clusters=32)
-    parameters = sum(p.numel() for p in model.parameters())
-    surrogate = Surrogate(model, spec, data.pre_transform, Recipe(epochs=options.epochs, batch_size=4, lr=2e-3))
+    out = Path(options.out)
+    begun = (out / "checkpoints" / "last.ckpt").exists()
+    print(f"{'continuing' if begun else 'starting'} in {out}: plates with holes, each with its own triangle mesh")
+    call = ["train", "plate_with_holes", "--config", str(card("plate_with_holes") / "cano.yaml"), "--out", str(out)]
+    call += ["--root", str(out / "data"), "--data_args.num_samples", str(options.samples), "--device", options.device]
+    call += ["--epochs", str(options.epochs)] if options.epochs else []
+    call += ["--resume"] if begun else []
+    run = _parser(call).parse_args(call).train
+    train(run)
 
-    done = (out / "checkpoints" / "last.ckpt").exists()
-    print(
-        f"2/4 {'continuing' if done else 'training'} CANO, {parameters} parameters, {options.epochs} epochs, in {out}"
-    )
-    fit(surrogate, data.split("train"), test, out, select=False, resume=done, device=options.device)
-    seconds = time.perf_counter() - start
-
-    print(f"3/4 predicting {len(test)} plates that it has not seen")
-    rows = evaluate(surrogate, test)
-    error = {r["name"]: 0.0 for r in rows}
-    for row in rows:
-        error[row["name"]] += row["relative_l2"] / len(spec.targets)
+    surrogate = Surrogate.load(out / "checkpoints" / "last.ckpt")
+    with (out / "evaluation.csv").open(newline="") as file:
+        error: dict[str, float] = {}
+        for row in csv.DictReader(file):
+            error[row["name"]] = error.get(row["name"], 0.0) + float(row["relative_l2"])
     ranked = sorted(error, key=error.__getitem__)
     cases = {ranked[0]: "best", ranked[len(ranked) // 2]: "median", ranked[-1]: "worst"}
-    print("4/4 drawing the best, the median and the worst of them")
-    for mesh in test:
+    for mesh in open_data(run).split("test"):
         write_prediction(surrogate, mesh, out / "predictions", mesh.name, pictures=False)
         if mesh.name in cases:
             _draw(surrogate, mesh, out / "figures", cases[mesh.name])
-
-    config = {"model": "CANO", "samples": options.samples, "recipe": surrogate.recipe}
-    (out / "config.yaml").write_text("\n".join(f"{k}: {v}" for k, v in config.items()) + "\n")
-    print()
-    _report(rows, out / "evaluation.csv")
-    print(f"{seconds:.0f} seconds, {parameters} parameters")
-    worst = max(r["relative_l2"] / r["mean_predictor"] for r in summarise(rows).values())
-    print(f"the mean of the training set is {1 / worst:.0f} times worse, at least")
-    print(f"pictures   {out}/figures/best_*.png, median_*.png, worst_*.png")
-    print(f"meshes     {out}/predictions/*.vtu open in ParaView")
-    print(f"run        {out}/metrics.csv, evaluation.csv, config.yaml, checkpoints/last.ckpt")
+    print(f"pictures   {out}/figures: the best, the median and the worst plate of the test set")
+    print(f"meshes     {out}/predictions: VTU for ParaView, with the fields, FIELD_pred and FIELD_error")
 
 
 def _draw(surrogate: Any, mesh: MeshData, out: Path, prefix: str) -> None:

@@ -153,6 +153,10 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert fields["u:point"]["shape"] == [20, 3]
     assert main(["info", str(folder)]) == 0
     assert "8 files" in capsys.readouterr().out
+    assert main(["info", "elastic_block"]) == 0
+    card = capsys.readouterr().out
+    assert card.startswith("# Elastic block")
+    assert "meshop train elastic_block --config" in card
 
 
 def test_convert_and_render(folder: Path, tmp_path: Path) -> None:
