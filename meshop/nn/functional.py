@@ -164,10 +164,16 @@ class Tiles:
     def of(cls, x: Tensor, batch: Tensor | None, measure: Tensor | None = None, batch_size: int | None = None) -> Tiles:
         """Lay the nodes of ``x`` [N, C] out; the batch vector may be in any order and skip graphs.
 
+        Raises:
+            InputError: ``batch`` or ``measure`` is not one value a node.
+
         >>> tiles = Tiles.of(torch.ones(3, 2), batch=torch.tensor([0, 2, 0]))
         >>> tiles.num_graphs, tiles.sum(tiles.split(torch.ones(3, 2)).sum(1)).tolist()
         (3, [[2.0, 2.0], [0.0, 0.0], [1.0, 1.0]])
         """
+        for key, value in (("batch", batch), ("measure", measure)):
+            if value is not None and value.shape != x.shape[:1]:
+                raise InputError(f"Expected one {key} a node, [{x.size(0)}] (got {list(value.shape)})")
         dtype = torch.promote_types(x.dtype, torch.float32)
         slot, graph, graphs = None, torch.zeros(1, dtype=torch.long, device=x.device), 1
         if batch is not None:

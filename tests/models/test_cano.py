@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -44,6 +47,24 @@ def test_is_its_layers_one_after_another():
         assert block.mixer.aggr == "sum"
         h = block(h, batch=batch, measure=measure)
     torch.testing.assert_close(model(x, batch=batch, measure=measure, time=time), model.head(model.norm(h)))
+
+
+HALF_A_MILLION = """
+import resource, torch
+from meshop.models import CANO
+model = CANO(3, 128, 8, 1, heads=8, num_clusters=64).eval()
+with torch.inference_mode():
+    out = model(torch.randn(500_000, 3))
+assert out.shape == (500_000, 1) and out.isfinite().all()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+def test_half_a_million_nodes_need_less_than_8_gb():
+    done = subprocess.run([sys.executable, "-c", HALF_A_MILLION], capture_output=True, text=True, check=True)
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int(done.stdout) * unit < 8e9
 
 
 def test_name():

@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 import torch
@@ -144,6 +145,14 @@ def test_mass_is_one_a_node_or_a_thousand_a_graph():
     )
 
 
+@pytest.mark.parametrize("key", ["batch", "measure"])
+def test_batch_and_measure_are_one_value_a_node(key):
+    x = torch.ones(3, 2)
+    for value in (torch.zeros(4).long(), torch.zeros(3, 1).long()):
+        with pytest.raises(InputError, match=rf"one {key} a node, \[3\] \(got {re.escape(str(list(value.shape)))}"):
+            Tiles.of(x, **{"batch": None, key: value})
+
+
 def loops(weight, query, key, value, mass, batch, graphs, mean):
     """Pool, attend and unpool from the equations: one graph, head, token and node at a time."""
     pooled = torch.zeros(graphs, H, M, D, dtype=torch.float64)
@@ -197,6 +206,13 @@ def test_attention_neither_overflows_nor_sees_padding():
     query = torch.tensor([[[[1e4]]], [[[-1e4]]]])  # the largest logit of padding would be 1e8
     out = segment_attention(query, k, tiles.split(key)[:, None], tiles)
     assert out.flatten().tolist() == [2, -1]
+
+
+def test_a_graph_that_is_not_a_number_stays_alone():
+    batch, x = ragged([3, TILE + 1, 2, 0])
+    x[batch == 1] = float("nan")
+    for model in (CANO(H * D, 16, 2, 1, 2, 4).double(), Transolver(H * D, 16, 2, 1, 2, 4).double()):
+        assert torch.equal(model(x, batch=batch, batch_size=4).isnan().any(1), batch == 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
