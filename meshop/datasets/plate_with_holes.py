@@ -43,6 +43,7 @@ class PlateWithHoles(MeshDataset):
     left, right  input         1 on the nodes of that side, 0 elsewhere
     hole         input         1 on the nodes of the holes' edges, 0 elsewhere
     distance     input    m    to the nearest edge of a hole
+    to_hole      input    m    two components: from the node to the nearest point of such an edge
     displacement target   m    two components
     von_mises    target   Pa   equivalent stress of the nodal stress
     ============ ======== ==== ==========================================================================
@@ -63,7 +64,7 @@ class PlateWithHoles(MeshDataset):
     >>> import tempfile
     >>> plates = PlateWithHoles(tempfile.mkdtemp(), num_samples=2)
     >>> plates.spec.in_channels, plates.spec.out_channels, plates.splits
-    (6, 3, {'train': [0], 'test': [1]})
+    (8, 3, {'train': [0], 'test': [1]})
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class PlateWithHoles(MeshDataset):
         with np.load(self.raw_paths[0]) as raw:
             ends = {key: np.cumsum(raw[f"num_{key}"])[:-1] for key in ("points", "triangles", "holes")}
             triangles = np.split(raw["triangles"], ends["triangles"])
-            names = ("points", "left", "right", "hole", "distance", "displacement", "von_mises")
+            names = ("points", "left", "right", "hole", "distance", "to_hole", "displacement", "von_mises")
             fields = {key: np.split(raw[key], ends["points"]) for key in names}
             holes = np.split(raw["holes"], ends["holes"])
         meshes = []
@@ -118,6 +119,7 @@ class PlateWithHoles(MeshDataset):
                 Field("right", "point"),
                 Field("hole", "point"),
                 Field("distance", "point", 1, "m"),
+                Field("to_hole", "point", 2, "m"),
             ),
             dim=2,
         )
@@ -131,6 +133,9 @@ def make_plate(seed: int, index: int) -> dict[str, Array]:
     holes = random_holes(rng)
     points, triangles, hole = mesh_plate(holes, int(rng.integers(800, 1601)), rng)
     displacement, von_mises = solve_plate(points, triangles, hole, holes)
+    to_holes = np.stack([_to_polygon(points, points[hole == i]) for i in range(len(holes))])  # [H, P, 2]
+    distances = np.linalg.norm(to_holes, axis=2)  # [H, P]
+    nearest = np.take_along_axis(to_holes, distances.argmin(0)[None, :, None], axis=0)[0]  # [P, 2]
     return {
         "holes": holes,
         "points": points,
@@ -138,8 +143,9 @@ def make_plate(seed: int, index: int) -> dict[str, Array]:
         "left": np.float32(points[:, 0] == 0),
         "right": np.float32(points[:, 0] == 1),
         "hole": np.float32(hole >= 0),
-        "distance": np.min([_polygon_distance(points, points[hole == i]) for i in range(len(holes))], axis=0),
-        "displacement": np.pad(displacement, ((0, 0), (0, 1))),  # files hold vectors in space
+        "distance": distances.min(0),
+        "to_hole": np.pad(nearest, ((0, 0), (0, 1))),  # files hold vectors in space
+        "displacement": np.pad(displacement, ((0, 0), (0, 1))),
         "von_mises": von_mises,
     }
 
@@ -154,8 +160,8 @@ def random_holes(rng: np.random.Generator) -> Array:
     holes: list[Array] = []
     edges: list[Array] = []
     while len(holes) < count:
-        a = rng.uniform(0.06, 0.2)
-        b = a * rng.uniform(0.4, 1.0)
+        a = rng.uniform(0.05, 0.12)
+        b = a * rng.uniform(0.5, 1.0)
         angle = rng.uniform(0.0, np.pi)
         extent = np.hypot([a * np.cos(angle), a * np.sin(angle)], [b * np.sin(angle), b * np.cos(angle)])
         centre = rng.uniform(LIGAMENT + extent, 1 - LIGAMENT - extent)
@@ -265,12 +271,13 @@ def _polygon_area(points: Array) -> float:
     return float(_cross(points, np.roll(points, -1, 0)).sum()) / 2
 
 
-def _polygon_distance(points: Array, corners: Array) -> Array:
-    """Distance [P] of points to the sides of a polygon with corners [S, 2] in order."""
+def _to_polygon(points: Array, corners: Array) -> Array:
+    """Vectors [P, 2] from points to the nearest sides of a polygon with corners [S, 2] in order."""
     side = np.roll(corners, -1, 0) - corners
     d = points[:, None] - corners  # [P, S, 2]
     along = np.clip((d * side).sum(2) / (side**2).sum(1), 0, 1)
-    return np.linalg.norm(d - along[..., None] * side, axis=2).min(1)
+    away = d - along[..., None] * side  # [P, S, 2]
+    return -np.take_along_axis(away, (away**2).sum(2).argmin(1)[:, None, None], axis=1)[:, 0]
 
 
 def _side(a: Array, b: Array) -> Callable[[Array], Array]:

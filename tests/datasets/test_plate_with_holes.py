@@ -40,8 +40,8 @@ def test_holes_keep_their_distance(seed):
     assert 1 <= len(holes) <= 3
     a, b = holes[:, 2:4].T
     assert (b <= a).all()
-    assert (a <= 0.2).all()
-    assert (b >= 0.4 * 0.06).all()
+    assert (a <= 0.12).all()
+    assert (b >= 0.5 * 0.05).all()
     edges = [_edge(hole) for hole in holes]
     for i, edge in enumerate(edges):
         assert edge.min() > 0.0599
