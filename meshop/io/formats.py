@@ -15,7 +15,7 @@ from meshop.io.obj import read_obj, write_obj
 from meshop.io.ply import read_ply, write_ply
 from meshop.io.stl import read_stl, write_stl
 from meshop.io.trimesh import read_trimesh
-from meshop.io.vtk import read_vtk, write_grid, write_poly
+from meshop.io.vtk import read_legacy, read_xml, write_legacy, write_vtp, write_vtu
 
 
 class Format(NamedTuple):
@@ -28,12 +28,12 @@ class Format(NamedTuple):
 
 # To add a format, add a row.
 FORMATS: dict[str, Format] = {
-    ".vtu": Format("VTK unstructured grid", read_vtk, write_grid),
-    ".vtk": Format("VTK legacy", read_vtk, write_grid),
-    ".vtp": Format("VTK poly data", read_vtk, write_poly),
-    ".vts": Format("VTK structured grid", read_vtk),
-    ".vtr": Format("VTK rectilinear grid", read_vtk),
-    ".vti": Format("VTK image data", read_vtk),
+    ".vtu": Format("VTK unstructured grid", read_xml, write_vtu),
+    ".vtk": Format("VTK legacy", read_legacy, write_legacy),
+    ".vtp": Format("VTK poly data", read_xml, write_vtp),
+    ".vts": Format("VTK structured grid", read_xml),
+    ".vtr": Format("VTK rectilinear grid", read_xml),
+    ".vti": Format("VTK image data", read_xml),
     ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4),
     ".msh2": Format("gmsh 2.2", read_msh, write_msh_2),
     ".ply": Format("PLY", read_ply, write_ply),

@@ -86,8 +86,10 @@ def read_msh(path: Path, dim: int) -> MeshData:
     physical: dict[tuple[int, int], int] = {}
     blocks: list[_Block] = []
     fields: dict[str, list[_Field]] = {"NodeData": [], "ElementData": []}
+    found = set()
     while (line := cursor.line()) is not None:
         section = line[1:]
+        found.add(section)
         if section == "PhysicalNames":
             names = _physical_names(cursor)
         elif section == "Entities":
@@ -101,6 +103,8 @@ def read_msh(path: Path, dim: int) -> MeshData:
         else:
             cursor.skip(f"$End{section}")
         cursor.finish(section)
+    if missing := {"Nodes", "Elements"} - found:
+        raise InputError(f"it has no section {min(missing)}")
     size = [len(_TYPES[b.kind][1]) for b in blocks]
     tags = np.concatenate([b.tags for b in blocks] or [np.empty(0, int)])
     nodes = np.concatenate([b.nodes[:, _TYPES[b.kind][1]].ravel() for b in blocks] or [np.empty(0, int)])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from meshop.data import Arrays, InputError, MeshData
+from meshop.data import InputError, MeshData
 from meshop.geometry import cell_name
 from meshop.geometry.cells import row_numbers
-from meshop.io.assemble import assemble, warn_left_out
-from meshop.io.vtk import vtk_errors, write_poly
+from meshop.io.assemble import assemble, text_numbers, warn_left_out
+
+_FACET = np.dtype([("rows", "<f4", (4, 3)), ("attribute", "<u2")])  # the normal and three corners
 
 
 def read_stl(path: Path, dim: int) -> MeshData:
@@ -19,18 +21,18 @@ def read_stl(path: Path, dim: int) -> MeshData:
 
     The triangles stay as many as in the file, and in order.
     """
-    from vtkmodules.util.numpy_support import vtk_to_numpy
-    from vtkmodules.vtkIOGeometry import vtkSTLReader
-
-    reader = vtkSTLReader()
-    reader.MergingOff()
-    reader.SetFileName(str(path))
-    with vtk_errors():
-        reader.Update()
-    soup = reader.GetOutput()
-    if soup.GetNumberOfPoints() == 0:
-        raise InputError("it holds no triangles")
-    corners = vtk_to_numpy(soup.GetPoints().GetData())[vtk_to_numpy(soup.GetPolys().GetConnectivityArray())]
+    content = path.read_bytes()
+    count = int.from_bytes(content[80:84], "little")
+    if len(content) == 84 + count * _FACET.itemsize:
+        corners = np.frombuffer(content, _FACET, count, 84)["rows"][:, 1:].reshape(-1, 3)
+    else:
+        words = content.split(None, 1)[0].lower(), content.rstrip().rpartition(b"\n")[2].strip()[:8].lower()
+        if words != (b"solid", b"endsolid"):
+            raise InputError("it is neither a whole text nor as long as its count of triangles says")
+        lines = re.findall(rb"vertex\s+(\S+\s+\S+\s+\S+)", content, re.IGNORECASE)
+        corners = text_numbers(b" ".join(lines)).astype(np.float32).reshape(-1, 3)
+    if len(corners) % 3 or len(corners) == 0:
+        raise InputError("it holds no triangles, or one without three corners")
     places = [torch.from_numpy(x).unique(return_inverse=True)[1] for x in corners.T.copy()]
     _, first, point = np.unique(row_numbers(torch.stack(places, 1)).numpy(), return_index=True, return_inverse=True)
     order = first.argsort()
@@ -50,10 +52,23 @@ def write_stl(path: Path, data: MeshData, binary: bool) -> None:
     Raises:
         InputError: a cell is no triangle.
     """
+    data.validate()
     others = data.cell_type[data.cell_type != 5]
     if others.numel():
         raise InputError(f"STL holds triangles only (got a {cell_name(int(others[0]))}); write VTU or VTP instead")
     warn_left_out("STL", [*data.point_data, *data.cell_data])
-    bare: MeshData = data.__copy__()
-    bare.point_data, bare.cell_data, bare.field_data = Arrays(), Arrays(), Arrays()
-    write_poly(path, bare, binary)
+    corners = data.points[data.cell_index].reshape(-1, 3, 3)
+    normal = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    normal = torch.nn.functional.normalize(normal, dim=1, eps=torch.finfo(normal.dtype).tiny)
+    rows = torch.cat([normal.unsqueeze(1), corners], dim=1).float().cpu().numpy()  # [C, 4, 3]
+    if binary:
+        facets = np.zeros(len(rows), _FACET)
+        facets["rows"] = rows
+        path.write_bytes(b"meshop".ljust(80) + np.uint32(len(rows)).tobytes() + facets.tobytes())
+    else:
+        vertex = "vertex %.9g %.9g %.9g\n"
+        facet = "facet normal %.9g %.9g %.9g\nouter loop\n" + 3 * vertex + "endloop\nendfacet"
+        with path.open("w") as file:
+            np.savetxt(
+                file, rows.reshape(-1, 12), fmt=facet, header="solid meshop", footer="endsolid meshop", comments=""
+            )

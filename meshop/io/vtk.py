@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from meshop.io.assemble import POLY_CELLS, assemble, poly_codes, to_numpy
 
 if TYPE_CHECKING:
     import pyvista as pv
+
+_END = "meshop:end"
 
 
 def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
@@ -39,7 +42,9 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
     """
     import pyvista as pv
 
-    mesh = pv.wrap(mesh)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pv.InvalidMeshWarning)  # what is wrong is said below, in one sentence
+        mesh = pv.wrap(mesh)
     if isinstance(mesh, pv.MultiBlock):
         blocks = [b for b in mesh.recursive_iterator(skip_none=True) if b.n_points]
         if len(blocks) != 1:
@@ -51,7 +56,8 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
     if isinstance(mesh, pv.PolyData):
         cell_type, cell_size, cell_index = _poly_cells(mesh)
     else:
-        mesh = mesh.cast_to_unstructured_grid()
+        if not isinstance(mesh, pv.UnstructuredGrid):
+            mesh = mesh.cast_to_unstructured_grid()
         cell_type = mesh.celltypes
         cell_size, cell_index = _cell_array(mesh.GetCells())
         if POLYHEDRON in mesh.distinct_cell_types:
@@ -114,23 +120,70 @@ def to_pyvista(data: MeshData) -> pv.UnstructuredGrid:
     return grid
 
 
-def read_vtk(path: Path, dim: int) -> MeshData:
-    """Read any file for which VTK has a reader."""
-    import pyvista as pv
+_XML = {".vtp": "PolyData", ".vts": "StructuredGrid", ".vtr": "RectilinearGrid", ".vti": "ImageData"}
 
+
+def read_xml(path: Path, dim: int) -> MeshData:
+    """Read VTK's XML files of every kind."""
+    from vtkmodules import vtkIOXML
+
+    reader = getattr(vtkIOXML, f"vtkXML{_XML.get(path.suffix.lower(), 'UnstructuredGrid')}Reader")()
+    reader.SetFileName(str(path))
     with vtk_errors():
-        mesh = pv.read(path)
+        reader.Update()
+    return from_pyvista(reader.GetOutput(), dim)
+
+
+def read_legacy(path: Path, dim: int) -> MeshData:
+    """Read VTK's legacy files.
+
+    VTK fills what is missing at the end of a text with whatever is in memory, and says nothing. So an empty array is
+    put behind the end, which the reader only finds when everything before it is whole.
+    """
+    from vtkmodules.vtkIOLegacy import vtkDataSetReader
+
+    content = path.read_bytes()
+    text = content.splitlines()[2:3] == [b"ASCII"]
+    if text:
+        content += f"\nFIELD end 1\n{_END} 1 0 int\n".encode()
+    reader: Any = vtkDataSetReader()
+    for attribute in ("Scalars", "Vectors", "Normals", "Tensors", "ColorScalars", "TCoords", "Fields"):
+        getattr(reader, f"ReadAll{attribute}On")()
+    reader.ReadFromInputStringOn()
+    reader.SetBinaryInputString(content, len(content))
+    with vtk_errors():
+        reader.Update()
+    mesh = reader.GetOutput()
+    if mesh is None:
+        raise InputError("it is no legacy VTK file")
+    stores = [mesh.GetPointData(), mesh.GetCellData(), mesh.GetFieldData()]
+    if text and not any(store.HasArray(_END) for store in stores):
+        raise InputError("the file is shorter than its counts say")
+    for store in stores:
+        store.RemoveArray(_END)
     return from_pyvista(mesh, dim)
 
 
-def write_grid(path: Path, data: MeshData, binary: bool) -> None:
-    """Write VTK's unstructured grids (VTU, legacy VTK; the text of the latter keeps eleven digits)."""
-    grid = to_pyvista(data)
+def write_vtu(path: Path, data: MeshData, binary: bool) -> None:
+    """Write VTK's unstructured grids."""
+    _write_xml(path, to_pyvista(data), binary)
+
+
+def write_legacy(path: Path, data: MeshData, binary: bool) -> None:
+    """Write legacy VTK, whose text keeps six digits of float32 and eleven of float64."""
+    from vtkmodules.vtkIOLegacy import vtkUnstructuredGridWriter
+
+    writer: Any = vtkUnstructuredGridWriter()
+    writer.SetFileType(2 if binary else 1)
+    writer.SetInputData(to_pyvista(data))
+    writer.WriteToOutputStringOn()  # for the reason given below
     with vtk_errors():
-        grid.save(path, binary=binary)
+        writer.Write()
+    content = writer.GetOutputStdString()  # bytes, unless they happen to be UTF-8
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def write_poly(path: Path, data: MeshData, binary: bool) -> None:
+def write_vtp(path: Path, data: MeshData, binary: bool) -> None:
     """Write VTK's poly data (VTP), which numbers vertices before lines, lines before polygons and these before strips.
 
     Polygons of three and four nodes come back as triangles and quads.
@@ -157,26 +210,45 @@ def write_poly(path: Path, data: MeshData, binary: bool) -> None:
     for source, target in (("GetPointData", poly.GetPointData()), ("GetCellData", poly.GetCellData())):
         target.ShallowCopy(getattr(grid, source)())
     poly.GetFieldData().ShallowCopy(grid.GetFieldData())
+    _write_xml(path, poly, binary)
+
+
+def _write_xml(path: Path, mesh: Any, binary: bool) -> None:
+    """Write XML by way of memory: VTK ends the process when the disk is full."""
+    from vtkmodules import vtkIOXML
+
+    writer = getattr(vtkIOXML, f"vtkXML{mesh.GetClassName().removeprefix('vtk')}Writer")()
+    writer.SetInputData(mesh)
+    writer.SetHeaderTypeToUInt64()  # arrays may be longer than 4 GB
+    writer.SetDataMode(writer.Binary if binary else writer.Ascii)
+    writer.WriteToOutputStringOn()
     with vtk_errors():
-        poly.save(path, binary=binary)
+        writer.Write()
+    path.write_text(writer.GetOutputString(), encoding="utf-8", newline="\n")
 
 
 @contextmanager
 def vtk_errors() -> Iterator[None]:
     """Turn what VTK would print into one :class:`~meshop.data.InputError`."""
     import pyvista as pv
+    from vtkmodules.vtkCommonCore import vtkLogger
 
-    with pv.VtkErrorCatcher(send_to_logging=False) as caught:
-        try:
+    verbosity = vtkLogger.GetCurrentVerbosityCutoff()
+    vtkLogger.SetStderrVerbosity(vtkLogger.VERBOSITY_OFF)
+    try:
+        with pv.VtkErrorCatcher(send_to_logging=False) as caught:
             yield
-        except Exception as error:
-            raise InputError(_first_line(str(error))) from error
-    if caught.error_events:
-        raise InputError(_first_line(caught.error_events[0].alert))
+    except Exception as error:
+        raise InputError(_first_line(str(error))) from error
+    finally:
+        vtkLogger.SetStderrVerbosity(verbosity)
+    for event in caught.events:
+        if event.kind == "ERROR" or "rror" in event.alert:  # a file that ends amid binary data is a warning to VTK
+            raise InputError(_first_line(event.alert.rpartition("\n")[2]))
 
 
 def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no reason given"])[0]
+    return (text.strip().splitlines() or ["VTK gives no reason"])[0]
 
 
 def _cell_array(cells: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
