@@ -199,8 +199,9 @@ def test_items(plates):
         assert torch.equal(data["left"], (x == 0).float())
         assert torch.equal(data["right"], (x == 1).float())
         assert torch.equal(data["distance"] == 0, data["hole"] == 1)
-        columns = [mesh.pos[:, 0], mesh.pos[:, 1], *(data[k].float() for k in ("left", "right", "hole", "distance"))]
-        assert torch.equal(mesh.x, torch.stack(columns, 1))
+        scalars = [data[k].float() for k in ("left", "right", "hole", "distance")]
+        columns = [mesh.pos, torch.stack(scalars, 1), data["to_hole"][:, :2].float()]
+        assert torch.equal(mesh.x, torch.cat(columns, 1))
         assert torch.equal(mesh.y, torch.cat([data["displacement"][:, :2], data["von_mises"][:, None]], 1).float())
         assert float(data["displacement"][x == 0, 0].abs().max()) == 0
         assert float(data["displacement"][(x == 0) & (y == 0), 1]) == 0
@@ -225,6 +226,9 @@ def test_distance_is_that_to_the_nearest_hole(plates):
     nearest, _ = cKDTree(edges).query(plate["points"])
     assert np.abs(plate["distance"] - nearest).max() < 2e-3  # edges of the mesh are chords of the ellipse
     assert np.allclose(plate["distance"], plates[0].point_data["distance"], rtol=1e-12, atol=0)
+    assert np.allclose(np.linalg.norm(plate["to_hole"], axis=1), plate["distance"], rtol=1e-12, atol=0)
+    reached, _ = cKDTree(edges).query(plate["points"] + plate["to_hole"][:, :2])
+    assert reached.max() < 2e-3
 
 
 def test_a_sample_depends_on_seed_and_number_only(plates, tmp_path):
