@@ -44,8 +44,8 @@ class Arrays:
         if not isinstance(value, Tensor):
             value = np.asarray(value)
             if value.dtype.kind in "biufc":
-                # torch takes neither foreign byte order nor negative strides
-                value = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
+                # torch takes neither foreign byte order, nor C's other names of a type, nor negative strides
+                value = np.ascontiguousarray(value, dtype=f"{value.dtype.kind}{value.dtype.itemsize}")
                 value = torch.from_numpy(value if value.flags.writeable else value.copy())
         self._arrays[name] = value
 

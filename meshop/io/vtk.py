@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
 
 import numpy as np
 import torch
@@ -214,9 +215,12 @@ def write_vtp(path: Path, data: MeshData, binary: bool) -> None:
 
 
 def _write_xml(path: Path, mesh: Any, binary: bool) -> None:
-    """Write XML by way of memory: VTK ends the process when the disk is full."""
+    """Write XML by way of memory: VTK ends the process when the disk is full. Nor does it escape names."""
     from vtkmodules import vtkIOXML
 
+    for store in (mesh.GetPointData(), mesh.GetCellData(), mesh.GetFieldData()):
+        for array in map(store.GetAbstractArray, range(store.GetNumberOfArrays())):
+            array.SetName(escape(array.GetName(), {'"': "&quot;"}))
     writer = getattr(vtkIOXML, f"vtkXML{mesh.GetClassName().removeprefix('vtk')}Writer")()
     writer.SetInputData(mesh)
     writer.SetHeaderTypeToUInt64()  # arrays may be longer than 4 GB

@@ -32,7 +32,7 @@ def cube_and_tetrahedron() -> pv.UnstructuredGrid:
     points = np.vstack([points, [[0.5, 0.5, -1]]]) / 3
     faces = [[0, 3, 2, 1], [4, 5, 6, 7], [0, 1, 5, 4], [1, 2, 6, 5], [2, 3, 7, 6], [3, 0, 4, 7]]
     stream = [6, *(n for face in faces for n in (len(face), *face))]
-    grid = pv.UnstructuredGrid(np.array([len(stream), *stream, 4, 0, 1, 2, 8]), np.array([42, 10]), points)
+    grid = pv.UnstructuredGrid(np.array([len(stream), *stream, 4, 0, 2, 1, 8]), np.array([42, 10]), points)
     grid.cell_data["q"] = [0.1, 0.2]
     return grid
 
@@ -153,7 +153,9 @@ def test_poly_data_of_all_kinds_in_vtks_order(tmp_path: Path) -> None:
     assert mesh.cell_size.tolist() == [1, 2, 2, 3, 3, 4, 5, 4]
     assert mesh.cell_data["q"].tolist() == list(range(8))
     write_mesh(tmp_path / "b.vtp", mesh)
-    assert pv.read(tmp_path / "b.vtp") == pv.read(tmp_path / "a.vtp")
+    back = pv.read(tmp_path / "b.vtp")
+    for kind in ("verts", "lines", "faces", "strips", "points"):
+        assert np.array_equal(getattr(back, kind), getattr(poly, kind))
 
 
 def test_poly_data_cannot_keep_another_order(tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def test_blocks() -> None:
     with pytest.raises(InputError, match=r"Expected one mesh \(got 2 blocks\)"):
         from_pyvista(pv.MultiBlock([sphere, sphere]))
     with pytest.raises(InputError, match=r"Expected a mesh \(got Table\)"):
-        from_pyvista(pv.Table({"a": [1.0]}))
+        from_pyvista(pv.Table(np.ones((2, 2))))
 
 
 def test_plain_vtk_meshes_are_taken_as_they_are() -> None:
