@@ -68,7 +68,7 @@ def test_a_correct_copy_has_the_stated_numbers(name, options, tmp_path):
 
 def test_the_sample_has_the_fields_of_its_card():
     sample = read_mesh(card("plate_with_holes") / "sample.vtu", dim=2)
-    assert list(sample.point_data) == ["left", "right", "hole", "distance", "displacement", "von_mises"]
+    assert list(sample.point_data) == ["left", "right", "hole", "distance", "to_hole", "displacement", "von_mises"]
     assert sample.validate()
 
 
