@@ -391,7 +391,7 @@ def write_prediction(surrogate: Any, mesh: MeshData, out: Path, stem: str, pictu
 
 def _demo_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=str, default="runs/demo", help="directory of the run")
-    parser.add_argument("--samples", type=int, default=300, help="plates to make")
+    parser.add_argument("--samples", type=int | None, default=None, help="plates to make")
     parser.add_argument("--epochs", type=int | None, default=None, help="passes over the training plates")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
 
@@ -405,7 +405,8 @@ def demo(options: Namespace) -> None:
     begun = (out / "checkpoints" / "last.ckpt").exists()
     print(f"{'continuing' if begun else 'starting'} in {out}: plates with holes, each with its own triangle mesh")
     call = ["train", "plate_with_holes", "--config", str(card("plate_with_holes") / "cano.yaml"), "--out", str(out)]
-    call += ["--root", str(out / "data"), "--data_args.num_samples", str(options.samples), "--device", options.device]
+    call += ["--root", str(out / "data"), "--device", options.device]
+    call += ["--data_args.num_samples", str(options.samples)] if options.samples else []
     call += ["--epochs", str(options.epochs)] if options.epochs else []
     call += ["--resume"] if begun else []
     run = _parser(call).parse_args(call).train
