@@ -14,7 +14,7 @@ from meshop.datasets import Folder
 from meshop.io import read_mesh, write_mesh
 from meshop.models import CANO
 from meshop.render import compare
-from meshop.train import Recipe, Surrogate, fit
+from meshop.train import Recipe, Surrogate, evaluate, fit, summarise
 
 
 def write_cases(folder: Path, count: int) -> None:
@@ -55,7 +55,7 @@ def main(root: str = "runs/own_meshes", count: int = 24, epochs: int = 40) -> fl
     result = loaded.predict(mesh)
     write_mesh(root_path / "new_pred.vtu", result)
     compare(result, "p", root_path / "new_pred.png", unit="Pa")
-    error = float(loaded.errors(mesh)["p"])
+    error = summarise(evaluate(loaded, [mesh]))["p"]["relative_l2"]
     print(f"relative L2 {error:.3f} on {new}, {mesh.num_cells} cells; open {root_path}/new_pred.vtu in ParaView")
     return error
 

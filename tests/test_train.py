@@ -97,8 +97,28 @@ def test_accumulating_four_single_meshes_equals_a_batch_of_four(tmp_path: Path) 
     data, spec = cases(8)
     one = fit(small(spec, epochs=3, batch_size=1, accumulate=4), data, None, tmp_path / "one", device="cpu")
     four = fit(small(spec, epochs=3, batch_size=4), data, None, tmp_path / "four", device="cpu")
-    assert not torch.equal(weights(one), weights(small(spec)))
-    torch.testing.assert_close(weights(one), weights(four), rtol=0, atol=1e-5)
+    # Predictions, not weights: a bias of the keys shifts all logits alike, and Adam moves it by its rounding errors.
+    with torch.no_grad():
+        for mesh in data:
+            a, b = one(mesh), four(mesh)
+            assert (a - b).norm() < 1e-5 * a.norm()
+        assert (one(data[0]) - small(spec)(data[0])).norm() > 0.1 * one(data[0]).norm()
+
+
+def test_gradients_of_four_single_meshes_add_up_to_those_of_a_batch() -> None:
+    data, spec = cases(4)
+    surrogate = small(spec).double()
+    surrogate.fit_normalizers(data)
+    gradients = []
+    for size in (1, 4):
+        surrogate.zero_grad()
+        for batch in DataLoader(data, batch_size=size):
+            batch.x, batch.y, batch.measure = batch.x.double(), batch.y.double(), batch.measure.double()
+            loss = torch.stack([e.mean() for e in surrogate.errors(batch).values()]).mean()
+            (loss * size / 4).backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in surrogate.parameters()]))
+    assert gradients[1].norm() > 1e-3
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("recipe", [{}, {"ema": 0.9}], ids=["plain", "ema"])
