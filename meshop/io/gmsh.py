@@ -252,7 +252,7 @@ def _elements_2(cursor: _Cursor) -> list[_Block]:
         numbers = cursor.rest().astype(int)
         at = 0
         while at < len(numbers):
-            kind, groups = numbers[at + 1 : at + 3]
+            kind, groups = (*numbers[at + 1 : at + 3], 0, 0)[:2]
             width = 3 + groups + len(_type(kind))
             rows = _alike(numbers[at:], width)
             blocks.append(_block(kind, rows[:, 0], rows[:, 3 : 3 + groups], rows[:, 3 + groups :]))
@@ -497,7 +497,7 @@ def _carried(data: MeshData) -> list[tuple[str, str, Array]]:
             values = values.reshape(len(values), -1)
             if values.shape[1] == 2:
                 values = np.pad(values, ((0, 0), (0, 1)))
-            if values.dtype.kind in "iuf" and values.shape[1] in (1, 3, 9):
+            if values.dtype.kind in "iuf" and values.shape[1] in (1, 3, 9) and not {'"', "\n"} & set(name):
                 out.append((section, name, values))
             else:
                 left.append(name)

@@ -133,7 +133,7 @@ def to_meshio(data: MeshData) -> meshio.Mesh:
         to_numpy(data.points, "points").copy(),
         blocks,
         {name: to_numpy(array, name).copy() for name, array in data.point_data.items()},
-        {name: np.split(to_numpy(array, name).copy(), cuts) for name, array in data.cell_data.items()},
+        {name: np.split(to_numpy(array, name).copy(), cuts)[: len(blocks)] for name, array in data.cell_data.items()},
         {name: to_numpy(array, name).copy() for name, array in data.field_data.items()},
     )
 

@@ -71,7 +71,7 @@ def read_trimesh(path: Path, dim: int) -> MeshData:
 
 def _attributes(part: Any, what: str) -> dict[str, Array]:
     out = {name: np.asarray(values) for name, values in getattr(part, f"{what}_attributes", {}).items()}
-    if part.visual.defined and part.visual.kind == what:
+    if part.visual.kind == what:
         out.setdefault("RGBA", np.asarray(getattr(part.visual, f"{what}_colors")))
     return out
 
