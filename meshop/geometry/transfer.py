@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -95,7 +97,7 @@ def _all_shares(points: Tensor, *cells: Tensor | None) -> tuple[Tensor, Tensor, 
 
 def _mean(values: Tensor, source: Tensor, target: Tensor, weight: Tensor, count: int) -> Tensor:
     """Weighted mean of the sources of each target, NaN without any."""
-    flat = values.reshape(values.size(0), -1)
+    flat = values.reshape(values.size(0), math.prod(values.shape[1:]))
     total = weight.new_zeros(count).index_add_(0, target, weight)
     # means of differences to one of the sources, so that equal values give just this value
     base = flat.new_full((count, flat.size(1)), torch.nan)

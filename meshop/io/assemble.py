@@ -27,7 +27,8 @@ def assemble(
     """Copy arrays into a :class:`~meshop.data.MeshData` and check that they fit.
 
     Numbers become native-endian, contiguous tensors of their own dtype; connectivity becomes int64, whatever integers
-    it was; integer coordinates become float64. ``points`` keeps its precision, ``pos`` is its float32 copy.
+    it was; integer coordinates become float64. ``points`` keeps its precision, ``pos`` is its float32 copy; where that
+    rounds away more than 1e-5 of the mesh's size, a warning says so.
 
     Args:
         points: coordinates [P, 1 to 3]; missing columns are zero.
@@ -57,8 +58,16 @@ def assemble(
     if axes is None:
         extent = ", ".join(f"{float(e):g}" for e in points3.amax(0) - points3.amin(0))
         raise InputError(f"Expected a mesh in a coordinate plane (got extents {extent}); read it as 3-D (--dim 3)")
+    pos = points3[:, axes].float()
+    lost = float((pos.double() - points3[:, axes]).abs().amax())
+    if lost > 1e-5 * float((points3.amax(0) - points3.amin(0)).norm()) > 0:
+        warnings.warn(
+            f"pos, in single precision, is rounded by up to {lost:.1g} because the mesh lies far from the origin; "
+            "centre it with meshop.transforms.Center",
+            stacklevel=3,
+        )
     data = MeshData(
-        pos=points3[:, axes].float(),
+        pos=pos,
         points=points3,
         cell_type=integers(cell_type, "cell types"),
         cell_size=integers(cell_size, "cell sizes"),

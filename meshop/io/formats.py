@@ -46,8 +46,9 @@ FORMATS: dict[str, Format] = {
 def read_mesh(path: str | os.PathLike[str], dim: int = 3) -> MeshData:
     """Read a mesh file: its cells in file order and all its arrays under their names.
 
-    ``points`` holds the file's coordinates in the file's precision; ``pos`` is their float32 copy, which far from the
-    origin (UTM coordinates of 5e5 m, say) resolves centimetres only.
+    ``points`` holds the file's coordinates in the file's precision and is what is written back; ``pos`` is its float32
+    copy, which far from the origin (UTM coordinates of 5e5 m, say) resolves centimetres only. A warning says so where
+    it matters, and :class:`meshop.transforms.Center` mends it.
 
     Args:
         path: the file; its extension says which row of ``meshop.io.FORMATS`` reads it.

@@ -10,7 +10,7 @@ import torch
 from meshop.data import InputError, MeshData
 from meshop.geometry import POLYHEDRON, cell_name
 from meshop.geometry.cells import faces_of
-from meshop.io.assemble import assemble, to_numpy
+from meshop.io.assemble import assemble, integers, to_numpy
 
 if TYPE_CHECKING:
     import meshio
@@ -77,7 +77,7 @@ def from_meshio(mesh: meshio.Mesh, dim: int = 3) -> MeshData:
         elif block.type in _CODES:
             codes.append([_CODES[block.type]] * len(block))
             sizes.append([block.data.shape[1]] * len(block))
-            nodes.append(block.data.ravel())
+            nodes.append(integers(block.data, "node numbers").flatten().numpy())
         else:
             raise InputError(f"Expected cells that VTK has, too (got meshio's '{block.type}')")
         first += len(block)

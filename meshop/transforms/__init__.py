@@ -3,8 +3,9 @@
 from meshop.transforms.cell_graph import CellGraph
 from meshop.transforms.cells_to_edges import CellsToEdges
 from meshop.transforms.cells_to_points import CellsToPoints
+from meshop.transforms.center import Center
 from meshop.transforms.knn_graph import KNNGraph
 from meshop.transforms.node_measure import NodeMeasure
 from meshop.transforms.points_to_cells import PointsToCells
 
-__all__ = ["CellGraph", "CellsToEdges", "CellsToPoints", "KNNGraph", "NodeMeasure", "PointsToCells"]
+__all__ = ["CellGraph", "CellsToEdges", "CellsToPoints", "Center", "KNNGraph", "NodeMeasure", "PointsToCells"]

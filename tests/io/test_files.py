@@ -227,9 +227,10 @@ def test_coordinates_far_away_stay_exact_in_points(tmp_path: Path) -> None:
     mesh = square()
     mesh.points = mesh.points.double() * 1e-3 + 5e5
     write_mesh(tmp_path / "a.vtu", mesh)
-    back = read_mesh(tmp_path / "a.vtu")
+    with pytest.warns(UserWarning, match=r"pos, in single precision, is rounded by up to 0.001 because"):
+        back = read_mesh(tmp_path / "a.vtu")
     assert torch.equal(back.points, mesh.points)
-    assert len(back.pos.unique(dim=0)) == 1  # float32 resolves centimetres there
+    assert len(back.pos.unique(dim=0)) < 4  # float32 resolves centimetres there
 
 
 def test_assembling() -> None:
