@@ -206,8 +206,12 @@ class MeshData(Data):
                 yield f"Expected one 'cell_size' for each of the {c} cells (got {self.cell_size.numel()})"
             if int(self.cell_size.sum()) != self.cell_index.numel():
                 yield f"Expected {int(self.cell_size.sum())} numbers in 'cell_index' (got {self.cell_index.numel()})"
-        for key, count in (("cell_index", p), ("edge_index", n)):
-            index = self[key] if key in self else torch.empty(0, dtype=torch.long)
+        none = torch.empty(3, 0, dtype=torch.long)
+        for key, index, count in (
+            ("cell_index", self.get("cell_index", none), p),
+            ("edge_index", self.get("edge_index", none), n),
+            ("polyhedra", self.get("polyhedra", none)[2], p),
+        ):
             if index.numel() and (int(index.min()) < 0 or int(index.max()) >= count):
                 yield f"Expected node numbers below {count} in '{key}' (got {int(index.min())} to {int(index.max())})"
         for key in ("x", "y", "measure"):
@@ -372,6 +376,8 @@ class FieldSpec:
             )
             raise InputError(f"Field '{field}' is not in {where}{hint}")
         array = arrays[field.name]
+        if not isinstance(array, Tensor) or array.is_complex():
+            raise InputError(f"Field '{field}' of {where} does not hold real numbers")
         count, what = (data.num_points, "points") if field.location == "point" else (data.num_cells, "cells")
         if array.size(0) != count:
             raise InputError(f"Field '{field}' has {array.size(0)} values but {where} has {count} {what}")
