@@ -135,7 +135,7 @@ class GridResample(nn.Module):
         measure: Tensor | None = None,
         batch_size: int | None = None,
     ) -> Tensor:
-        """The way to the grid alone: nodes [N, C] to grids [B, C, *size], for networks that take dense grids.
+        """The way to the grid alone: nodes [N, C] to grids [B, C, size], for networks that take dense grids.
 
         Raises:
             InputError: the layer has no ``size``; ``pos`` has another dimension.
