@@ -66,7 +66,7 @@ def call(module: nn.Module, data: Data) -> Any:
     key ``x``; every other argument is the key of its name. Optional arguments that the data does not have are left out.
 
     Raises:
-        InputError: the data lacks a key that the module needs.
+        InputError: the data lacks a key that the module needs, or a batch holds grids of different shapes.
 
     >>> from torch_geometric.nn import SAGEConv
     >>> data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [1, 2]]))
