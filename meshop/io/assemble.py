@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -47,8 +48,9 @@ def assemble(
     """
     if dim not in (2, 3):
         raise InputError(f"Expected dim 2 or 3 (got {dim})")
-    points = np.array(points, dtype=None if np.asarray(points).dtype.kind == "f" else np.float64)
-    points = points.astype(np.promote_types(points.dtype.newbyteorder("="), np.float32))
+    points = np.array(points)
+    precision = points.dtype.newbyteorder("=") if points.dtype.kind == "f" else np.float64
+    points = points.astype(np.promote_types(precision, np.float32))
     if points.ndim != 2 or not 1 <= points.shape[1] <= 3:
         raise InputError(f"Expected points of shape [P, 3] (got {list(points.shape)})")
     if len(points) == 0:
@@ -106,7 +108,7 @@ def to_numpy(array: Tensor | np.ndarray[Any, Any], name: str) -> np.ndarray[Any,
         raise InputError(f"Expected numbers or texts in field '{name}' (got {array.dtype})")
     if array.dtype.kind == "b":
         array = array.astype(np.uint8)
-    return array.reshape(len(array), -1) if array.ndim > 2 else np.atleast_1d(array)
+    return array.reshape(len(array), math.prod(array.shape[1:])) if array.ndim > 2 else np.atleast_1d(array)
 
 
 # what surface files call their cells, in the order in which VTK numbers them: codes by number of nodes, and otherwise

@@ -28,12 +28,12 @@ class Format(NamedTuple):
 
 # To add a format, add a row.
 FORMATS: dict[str, Format] = {
-    ".vtu": Format("VTK unstructured grid", read_xml, write_vtu),
+    ".vtu": Format("VTK unstructured grid", read_xml("UnstructuredGrid"), write_vtu),
     ".vtk": Format("VTK legacy", read_legacy, write_legacy),
-    ".vtp": Format("VTK poly data", read_xml, write_vtp),
-    ".vts": Format("VTK structured grid", read_xml),
-    ".vtr": Format("VTK rectilinear grid", read_xml),
-    ".vti": Format("VTK image data", read_xml),
+    ".vtp": Format("VTK poly data", read_xml("PolyData"), write_vtp),
+    ".vts": Format("VTK structured grid", read_xml("StructuredGrid")),
+    ".vtr": Format("VTK rectilinear grid", read_xml("RectilinearGrid")),
+    ".vti": Format("VTK image data", read_xml("ImageData")),
     ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4),
     ".msh2": Format("gmsh 2.2", read_msh, write_msh_2),
     ".ply": Format("PLY", read_ply, write_ply),
@@ -78,7 +78,7 @@ def read_mesh(path: str | os.PathLike[str], dim: int = 3) -> MeshData:
         except (InputError, OSError, MemoryError):
             raise
         except Exception as error:  # whatever a parser stumbles over
-            raise InputError(f"it is no valid {form.name} file ({error})") from error
+            raise InputError(f"it is no valid {form.name} file ({' '.join(str(error).split())})") from error
 
 
 def write_mesh(
@@ -136,13 +136,13 @@ def _named(what: str) -> Iterator[None]:
     try:
         yield
     except (InputError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise InputError(f"{what}: {reason}") from error
 
 
 def _with_arrays(data: MeshData, point_data: Mapping[str, Any], cell_data: Mapping[str, Any]) -> MeshData:
     """A shallow copy of a mesh with further arrays."""
-    out: MeshData = data.__copy__()
+    out: MeshData = data.__copy__().cpu()
     out.point_data, out.cell_data = Arrays(data.point_data), Arrays(data.cell_data)
     for what, further, arrays in (("point", point_data, out.point_data), ("cell", cell_data, out.cell_data)):
         for name, array in further.items():

@@ -494,7 +494,7 @@ def _carried(data: MeshData) -> list[tuple[str, str, Array]]:
             if name in (_PHYSICAL, _ENTITY) and section == "ElementData":
                 continue
             values = to_numpy(array, name)
-            values = values.reshape(len(values), -1)
+            values = values[:, None] if values.ndim == 1 else values
             if values.shape[1] == 2:
                 values = np.pad(values, ((0, 0), (0, 1)))
             if values.dtype.kind in "iuf" and values.shape[1] in (1, 3, 9) and not {'"', "\n"} & set(name):

@@ -194,7 +194,7 @@ def write_ply(path: Path, data: MeshData, binary: bool) -> None:
         _dump(file, [*points.values()], binary)
         cuts = np.flatnonzero(np.diff(size)) + 1  # a run of faces of one size at a time
         starts = np.concatenate([[0], size.cumsum()])
-        for first, last in pairwise([0, *cuts.tolist(), len(size)]):
+        for first, last in pairwise(sorted({0, *cuts.tolist(), len(size)})):
             nodes = data.cell_index[starts[first] : starts[last]].reshape(last - first, -1).numpy().astype("i4")
             count = size[first:last].astype(_TYPES[counts])
             _dump(file, [count, *nodes.T, *(a[first:last] for a in faces.values())], binary)

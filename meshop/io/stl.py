@@ -56,6 +56,8 @@ def write_stl(path: Path, data: MeshData, binary: bool) -> None:
     others = data.cell_type[data.cell_type != 5]
     if others.numel():
         raise InputError(f"STL holds triangles only (got a {cell_name(int(others[0]))}); write VTU or VTP instead")
+    if data.num_cells == 0:
+        raise InputError("STL holds triangles only (got a mesh without); write VTU instead")
     warn_left_out("STL", [*data.point_data, *data.cell_data])
     corners = data.points[data.cell_index].reshape(-1, 3, 3)
     normal = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,18 +121,19 @@ def to_pyvista(data: MeshData) -> pv.UnstructuredGrid:
     return grid
 
 
-_XML = {".vtp": "PolyData", ".vts": "StructuredGrid", ".vtr": "RectilinearGrid", ".vti": "ImageData"}
+def read_xml(kind: str) -> Callable[[Path, int], MeshData]:
+    """A reader of VTK's XML files of one kind, ``UnstructuredGrid`` say."""
 
+    def read(path: Path, dim: int) -> MeshData:
+        from vtkmodules import vtkIOXML
 
-def read_xml(path: Path, dim: int) -> MeshData:
-    """Read VTK's XML files of every kind."""
-    from vtkmodules import vtkIOXML
+        reader = getattr(vtkIOXML, f"vtkXML{kind}Reader")()
+        reader.SetFileName(str(path))
+        with vtk_errors():
+            reader.Update()
+        return from_pyvista(reader.GetOutput(), dim)
 
-    reader = getattr(vtkIOXML, f"vtkXML{_XML.get(path.suffix.lower(), 'UnstructuredGrid')}Reader")()
-    reader.SetFileName(str(path))
-    with vtk_errors():
-        reader.Update()
-    return from_pyvista(reader.GetOutput(), dim)
+    return read
 
 
 def read_legacy(path: Path, dim: int) -> MeshData:
@@ -144,7 +145,7 @@ def read_legacy(path: Path, dim: int) -> MeshData:
     from vtkmodules.vtkIOLegacy import vtkDataSetReader
 
     content = path.read_bytes()
-    text = content.splitlines()[2:3] == [b"ASCII"]
+    text = [line.strip().upper() for line in content.split(b"\n", 3)[2:3]] == [b"ASCII"]
     if text:
         content += f"\nFIELD end 1\n{_END} 1 0 int\n".encode()
     reader: Any = vtkDataSetReader()

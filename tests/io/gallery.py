@@ -74,7 +74,18 @@ def surface() -> MeshData:
     return decorated(MeshData.from_cells(points, [c for c, _ in cells], [n for _, n in cells]))
 
 
-GALLERY = {f"{CELLS[code]}": lambda code=code: single(code) for code in CELLS} | {"mixed": mixed, "surface": surface}
+def cloud() -> MeshData:
+    """Points without cells."""
+    mesh = decorated(MeshData.from_cells([[0, 0, 0], [1, 0, 0], [0, 1, 2]], [], []))
+    mesh.cell_data = Arrays()
+    return mesh
+
+
+GALLERY = {f"{CELLS[code]}": lambda code=code: single(code) for code in CELLS} | {
+    "mixed": mixed,
+    "surface": surface,
+    "cloud": cloud,
+}
 
 
 def same_cells(a: MeshData, b: MeshData) -> None:

@@ -38,14 +38,14 @@ def test_every_format_that_is_written_is_under_the_law() -> None:
 @pytest.mark.parametrize("suffix", CARRIES)
 def test_round_trip(suffix: str, name: str, binary: bool, tmp_path: Path) -> None:
     mesh = GALLERY[name]()
-    if suffix == ".stl":  # holds triangles of single precision, without points that no triangle uses
+    if suffix == ".stl" and mesh.num_cells:  # holds triangles of single precision, without points that no triangle uses
         mesh.points = mesh.points[: int(mesh.cell_index.max()) + 1].float()
         mesh.point_data = Arrays({"p": mesh.point_data["p"][: len(mesh.points)]})
         mesh.pos = mesh.points
     before = clone(mesh)
     path = tmp_path / f"mesh{suffix}"
-    ordered = suffix != ".vtp" or name != "mixed"
-    if not carried(mesh, CARRIES[suffix]) or not ordered:
+    hopeless = (suffix, name) in ((".vtp", "mixed"), (".stl", "cloud"))
+    if hopeless or not carried(mesh, CARRIES[suffix]):
         with pytest.raises(InputError, match=f"^Cannot write '{path}': ") as caught:
             write_mesh(path, mesh, binary=binary)
         assert "\n" not in str(caught.value)
@@ -99,7 +99,7 @@ def test_through_pyvista(name: str) -> None:
     unchanged(back, before)
     back.points += 1
     back.point_data["p"] += 1
-    back.cell_data["q"] += 1
+    back.cell_data["added"] = torch.zeros(mesh.num_cells)
     back.cell_index += 1
     assert grid == grid_before  # the two share no memory
     grid.points += 1
@@ -120,7 +120,8 @@ def test_through_meshio(name: str) -> None:
     unchanged(back, before)
     other.points += 1
     other.point_data["p"] += 1
-    for block in other.cell_data["q"]:
-        block += 1
+    for blocks in other.cell_data.values():
+        for block in blocks:
+            block += 1
     unchanged(mesh, before)
     unchanged(back, before)
