@@ -12,15 +12,15 @@ from functools import lru_cache
 from itertools import count, islice, pairwise
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from meshop.data import InputError
+from meshop.geometry.pairs import graph_of, pair_key, row_numbers, sorted_unique
 
 
 class Face(NamedTuple):
-    """A face: the nodes around it, the nodes inside it, and how many of those around it are corners of the cell."""
+    """A face: the nodes around it, the nodes inside it, and which of those around it are corners."""
 
     loop: tuple[int, ...]
     inner: tuple[int, ...]
@@ -302,13 +302,10 @@ def cells_by_shape(cell_type: Tensor, cell_size: Tensor, cell_index: Tensor) -> 
             continue
         cells = (kind == value).nonzero().squeeze(1)
         if len(cells) == len(kind):  # nothing to pick out
-            yield cell_shape(code, size), cells, cell_index.view(len(cells), size)
+            nodes = cell_index.view(len(cells), size)
         else:
-            yield (
-                cell_shape(code, size),
-                cells,
-                cell_index[start[cells, None] + torch.arange(size, device=start.device)],
-            )
+            nodes = cell_index[start[cells, None] + torch.arange(size, device=start.device)]
+        yield cell_shape(code, size), cells, nodes
 
 
 def next_around_face(polyhedra: Tensor) -> Tensor:
@@ -358,13 +355,11 @@ def cell_edges(
     keys = [cell_index.new_empty(0)]
     for shape, _, nodes in cells_by_shape(cell_type, cell_size, cell_index):
         for i, j in shape.links(corners_only):
-            keys.append(_pair_key(nodes[:, i], nodes[:, j], num_nodes))
+            keys.append(pair_key(nodes[:, i], nodes[:, j], num_nodes))
     if polyhedra is not None and polyhedra.numel():
         node = polyhedra[2]
-        keys.append(_pair_key(node, node[next_around_face(polyhedra)], num_nodes))
-    low, high = _decode(sorted_unique(torch.cat(keys)), num_nodes)
-    apart = low != high
-    return undirected(low[apart], high[apart], num_nodes)
+        keys.append(pair_key(node, node[next_around_face(polyhedra)], num_nodes))
+    return graph_of(torch.cat(keys), num_nodes)
 
 
 def facet_pairs(cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhedra: Tensor | None = None) -> Tensor:
@@ -384,21 +379,18 @@ def facet_pairs(cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhe
             owners.setdefault((shape.dim, len(facet)), []).append((cells, nodes[:, facet]))
     for cells, nodes in polyhedron_faces(polyhedra):
         owners.setdefault((3, nodes.size(1)), []).append((cells, nodes))
-    pairs = []
+    num_cells = cell_type.numel()
+    keys = [cell_index.new_empty(0)]
     for groups in owners.values():
         cell = torch.cat([c for c, _ in groups])
         number, order = row_numbers(torch.cat([n for _, n in groups]).sort(dim=1).values).sort(stable=True)
         cell = cell[order]
         step, shared = 1, number[1:] == number[:-1]
         while bool(shared.any()):  # once for a manifold mesh, as often as cells meet at one facet otherwise
-            pairs.append(torch.stack([cell[:-step][shared], cell[step:][shared]]))
+            keys.append(pair_key(cell[:-step][shared], cell[step:][shared], num_cells))
             step += 1
             shared = number[step:] == number[:-step]
-    if not pairs:
-        return cell_index.new_empty(2, 0)
-    a, b = torch.cat(pairs, dim=1)
-    low, high = _decode(sorted_unique(_pair_key(a[a != b], b[a != b], cell_type.numel())), cell_type.numel())
-    return undirected(low, high, cell_type.numel())
+    return graph_of(torch.cat(keys), num_cells)
 
 
 def faces_of(polyhedra: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -411,44 +403,8 @@ def polyhedron_faces(polyhedra: Tensor | None) -> Iterator[tuple[Tensor, Tensor]
     """The faces of polyhedral cells, those with as many nodes together: cell of each face [F], its nodes [F, n]."""
     if polyhedra is None or not polyhedra.numel():
         return
-    _, size = polyhedra[1].unique_consecutive(return_counts=True)
+    cell, size, nodes = faces_of(polyhedra)
     start = size.cumsum(0) - size
     for n in size.unique().tolist():
-        offset = start[size == n].unsqueeze(1) + torch.arange(n, device=size.device)
-        yield polyhedra[0][offset[:, 0]], polyhedra[2][offset]
-
-
-def undirected(low: Tensor, high: Tensor, num_nodes: int) -> Tensor:
-    """Both directions of distinct pairs, sorted by first and then second node [2, 2E]."""
-    key = _sorted(torch.cat([low * num_nodes + high, high * num_nodes + low]))
-    return torch.stack(_decode(key, num_nodes))
-
-
-def sorted_unique(keys: Tensor) -> Tensor:
-    """Distinct values in ascending order."""
-    keys = _sorted(keys)
-    distinct = torch.ones_like(keys, dtype=torch.bool)
-    distinct[1:] = keys[1:] != keys[:-1]
-    return keys[distinct]
-
-
-def _sorted(keys: Tensor) -> Tensor:
-    # numpy sorts integers four times as fast as torch does on a CPU, where meshes are read
-    return keys.sort().values if keys.is_cuda else torch.from_numpy(np.sort(keys.numpy()))
-
-
-def _pair_key(a: Tensor, b: Tensor, num_nodes: int) -> Tensor:
-    return torch.minimum(a, b) * num_nodes + torch.maximum(a, b)
-
-
-def _decode(key: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    first = key.div(max(num_nodes, 1), rounding_mode="floor")
-    return first, key - first * num_nodes
-
-
-def row_numbers(rows: Tensor) -> Tensor:
-    """A number [R] for each row [R, n], equal where rows are equal."""
-    number = rows[:, 0]
-    for column in rows.unbind(1)[1:]:
-        number = (number * (int(rows.max()) + 1) + column).unique(return_inverse=True)[1]
-    return number
+        alike = size == n
+        yield cell[alike], nodes[start[alike, None] + torch.arange(n, device=size.device)]

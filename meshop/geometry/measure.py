@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from meshop.geometry.cells import POLYHEDRON, Shape, cell_dim, cells_by_shape, next_around_face, row_numbers
+from meshop.geometry.cells import POLYHEDRON, Shape, cell_dim, cells_by_shape, next_around_face
+from meshop.geometry.pairs import row_numbers
 
 
 def cell_measure(

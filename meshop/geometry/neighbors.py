@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from meshop.data import InputError
-from meshop.geometry.cells import sorted_unique, undirected
+from meshop.geometry.pairs import graph_of, pair_key
 
 
 def nearest_neighbors(pos: Tensor, k: int, batch: Tensor | None = None) -> Tensor:
@@ -51,11 +51,9 @@ def nearest_neighbors(pos: Tensor, k: int, batch: Tensor | None = None) -> Tenso
         own = found == np.arange(len(coordinates))[:, None]
         own[~own.any(axis=1), -1] = True  # more than k nodes in one place can crowd a node out of its own list
         other = torch.from_numpy(found[~own].reshape(-1, wanted))
-        near, far = nodes.cpu().unsqueeze(1).expand(-1, wanted), nodes.cpu()[other]
-        keys.append((torch.minimum(near, far) * num_nodes + torch.maximum(near, far)).flatten())
-    key = sorted_unique(torch.cat(keys))
-    low = key.div(max(num_nodes, 1), rounding_mode="floor")
-    return undirected(low, key - low * num_nodes, num_nodes).to(pos.device)
+        nodes = nodes.cpu()
+        keys.append(pair_key(nodes.unsqueeze(1), nodes[other], num_nodes).flatten())
+    return graph_of(torch.cat(keys), num_nodes).to(pos.device)
 
 
 def _graphs(batch: Tensor | None, num_nodes: int) -> tuple[Tensor, ...]:

@@ -10,7 +10,7 @@ import torch
 
 from meshop.data import InputError, MeshData
 from meshop.geometry import cell_name
-from meshop.geometry.cells import row_numbers
+from meshop.geometry.pairs import row_numbers
 from meshop.io.assemble import assemble, text_numbers, warn_left_out
 
 _FACET = np.dtype([("rows", "<f4", (4, 3)), ("attribute", "<u2")])  # the normal and three corners
