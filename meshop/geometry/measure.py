@@ -134,60 +134,59 @@ def cell_shares(
 
     The definition stands in :func:`cell_measure` (the sum over a cell) and :func:`node_measure` (over a node).
     """
-    points = torch.nn.functional.pad(points, (0, 3 - points.size(1)))
+    x = torch.nn.functional.pad(points, (0, 3 - points.size(1))).t().contiguous()  # [3, P]; cells come last, for speed
     for shape, cells, nodes in cells_by_shape(cell_type, cell_size, cell_index):
         if nodes.numel():
-            share = _shape_shares(points[nodes], shape)
-            yield cells.repeat_interleave(shape.size), nodes.flatten(), share.flatten()
+            share = _shape_shares(x[:, nodes.t()], shape)
+            yield cells.repeat(shape.size), nodes.t().flatten(), share.flatten()
     if polyhedra is not None and polyhedra.numel():
-        yield _polyhedron_shares(points, cell_type, cell_size, cell_index, polyhedra)
+        yield _polyhedron_shares(x, cell_type, cell_size, cell_index, polyhedra)
 
 
 def _shape_shares(x: Tensor, shape: Shape) -> Tensor:
-    """Shares [G, n] of the nodes x [G, n, 3] of G cells of one shape."""
-    share = x.new_zeros(x.shape[:2])
+    """Shares [n, G] of the nodes x [3, n, G] of G cells of one shape."""
+    share = x.new_zeros(x.shape[1:])
     if shape.dim == 0:
         return share + 1
     if shape.size == shape.dim + 1:
-        return (_simplex(x[:, 1:] - x[:, :1]).abs() / shape.size).unsqueeze(1).expand_as(share)
+        return (_simplex(x[:, 1:] - x[:, :1]).abs() / shape.size).expand_as(share)
     if shape.dim == 1:
         for i, j in shape.links():
-            half = (x[:, j] - x[:, i]).norm(dim=1) / 2
-            share[:, i] += half
-            share[:, j] += half
+            half = (x[:, j] - x[:, i]).norm(dim=0) / 2
+            share[i] += half
+            share[j] += half
         return share
     centre = list(shape.inner or range(shape.size))
     apex = x[:, centre].mean(1, keepdim=True) if shape.dim == 3 else None
-    low, high = x.new_zeros(x.size(0)), x.new_zeros(x.size(0))
+    total, low, high = x.new_zeros(3, x.size(2))
     for face in shape.faces:
         loop, inner = list(face.loop), list(face.inner or face.loop)
-        piece = _fan(x[:, loop], x[:, inner].mean(1, keepdim=True), apex)  # [G, k]
-        part, whole = piece / (shape.dim + 1), piece.sum(1, keepdim=True) / (shape.dim + 1)
-        share[:, loop] += part + part.roll(1, 1)
-        share[:, inner] += whole / len(inner)
-        if shape.dim == 3:
-            share[:, centre] += whole / len(centre)
-        low, high = torch.minimum(low, piece.amin(1)), torch.maximum(high, piece.amax(1))
-    total = share.sum(1)
-    star = _same_sign(low, high)
-    return torch.where(star.unsqueeze(1), share, (total / shape.size).unsqueeze(1)) * total.sign().unsqueeze(1)
+        piece = _fan(x[:, loop], x[:, inner].mean(1, keepdim=True), apex)  # [k, G]
+        share[loop] += piece + piece.roll(1, 0)
+        share[inner] += piece.sum(0) / len(inner)
+        total += piece.sum(0)
+        low, high = torch.minimum(low, piece.amin(0)), torch.maximum(high, piece.amax(0))
+    if shape.dim == 3:
+        share[centre] += total / len(centre)
+    share = torch.where(_same_sign(low, high), share / (shape.dim + 1), total / shape.size)
+    return share * total.sign()
 
 
 def _polyhedron_shares(
-    points: Tensor, cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhedra: Tensor
+    x: Tensor, cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhedra: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for polyhedra, whose faces are a stream: no two need be alike."""
+    """The same for polyhedra, whose faces are a stream: no two need be alike. Points are x [3, P]."""
     num_cells = cell_type.numel()
-    owner = torch.arange(num_cells, device=points.device).repeat_interleave(cell_size)
+    owner = torch.arange(num_cells, device=x.device).repeat_interleave(cell_size)
     owner, member = (v[cell_type[owner] == POLYHEDRON] for v in (owner, cell_index))  # [M], [M]
-    count = cell_size.clamp_min(1).to(points.dtype)
-    apex = points.new_zeros(num_cells, 3).index_add_(0, owner, points[member]) / count.unsqueeze(1)
+    count = cell_size.clamp_min(1).to(x.dtype)
+    apex = x.new_zeros(3, num_cells).index_add_(1, owner, x[:, member]) / count
     cell, face, node = polyhedra
     following = next_around_face(polyhedra)
     _, face, around = face.unique_consecutive(return_inverse=True, return_counts=True)  # [S], [F]
-    centre = points.new_zeros(around.numel(), 3).index_add_(0, face, points[node]) / around.unsqueeze(1)
-    fan = torch.stack([points[node], points[node[following]], centre[face]], dim=1)
-    piece = _simplex(fan - apex[cell].unsqueeze(1))  # [S]
+    centre = x.new_zeros(3, around.numel()).index_add_(1, face, x[:, node]) / around
+    fan = torch.stack([x[:, node], x[:, node[following]], centre[:, face]], dim=1)
+    piece = _simplex(fan - apex[:, cell].unsqueeze(1))  # [S]
     # faces oriented alike run along each edge once in either direction
     run = row_numbers(torch.stack([cell, node, node[following]], dim=1))
     twice = torch.zeros_like(count, dtype=torch.bool)
@@ -196,7 +195,7 @@ def _polyhedron_shares(
     total, low, high = (torch.zeros_like(count).scatter_reduce(0, cell, piece, r) for r in ("sum", "amin", "amax"))
     star = _same_sign(low, high)
     piece = piece * (total.sign() * star)[cell] / 4
-    on_face = points.new_zeros(around.numel()).index_add_(0, face, piece) / around
+    on_face = x.new_zeros(around.numel()).index_add_(0, face, piece) / around
     on_cell = total.abs() * torch.where(star, 0.25, 1.0) / count
     cells = torch.cat([cell, cell, owner])
     nodes = torch.cat([node, node[following], member])
@@ -204,21 +203,21 @@ def _polyhedron_shares(
 
 
 def _fan(ring: Tensor, centre: Tensor, apex: Tensor | None) -> Tensor:
-    """Signed measures [G, k] of the triangles (with an apex: tetrahedra) between a ring [G, k, 3] and its centre."""
-    after = ring.roll(-1, 1)
+    """Signed measures [k, G] of the triangles (with an apex: tetrahedra) between a ring [3, k, G] and its centre."""
+    spoke = ring - (centre if apex is None else apex)
+    normal = torch.linalg.cross(spoke, spoke.roll(-1, 1), dim=0)
     if apex is not None:
-        return _simplex(torch.stack([ring - apex, after - apex, (centre - apex).expand_as(ring)], dim=2))
-    normal = torch.linalg.cross(ring - centre, after - centre)
-    return normal.norm(dim=2) / 2 * (normal * normal.sum(1, keepdim=True)).sum(2).sign()
+        return (normal * (centre - apex)).sum(0) / 6
+    return normal.norm(dim=0) / 2 * (normal * normal.sum(1, keepdim=True)).sum(0).sign()
 
 
 def _simplex(edges: Tensor) -> Tensor:
-    """Measure [...] of the simplices spanned by d edge vectors [..., d, 3]; a volume has a sign."""
-    d = edges.size(-2)
+    """Measures [G] of the simplices spanned by d edge vectors [3, d, G]; a volume has a sign."""
+    d = edges.size(1)
     if d == 1:
-        return edges.squeeze(-2).norm(dim=-1)
-    normal = torch.linalg.cross(edges[..., 0, :], edges[..., 1, :])
-    return normal.norm(dim=-1) / 2 if d == 2 else (normal * edges[..., 2, :]).sum(-1) / 6
+        return edges[:, 0].norm(dim=0)
+    normal = torch.linalg.cross(edges[:, 0], edges[:, 1], dim=0)
+    return normal.norm(dim=0) / 2 if d == 2 else (normal * edges[:, 2]).sum(0) / 6
 
 
 def _same_sign(low: Tensor, high: Tensor) -> Tensor:
