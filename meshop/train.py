@@ -40,7 +40,7 @@ class Recipe:
 
     Args:
         epochs: passes over the training set.
-        batch_size: meshes in one step; at equal time, small batches of small meshes learnt more (docs, results).
+        batch_size: meshes in one step.
         lr: peak learning rate of the cycle.
         weight_decay: of AdamW.
         clip: largest norm of the gradient; 0 does not clip.
