@@ -156,8 +156,6 @@ def read_legacy(path: Path, dim: int) -> MeshData:
     with vtk_errors():
         reader.Update()
     mesh = reader.GetOutput()
-    if mesh is None:
-        raise InputError("it is no legacy VTK file")
     stores = [mesh.GetPointData(), mesh.GetCellData(), mesh.GetFieldData()]
     if text and not any(store.HasArray(_END) for store in stores):
         raise InputError("the file is shorter than its counts say")
@@ -243,17 +241,11 @@ def vtk_errors() -> Iterator[None]:
     try:
         with pv.VtkErrorCatcher(send_to_logging=False) as caught:
             yield
-    except Exception as error:
-        raise InputError(_first_line(str(error))) from error
     finally:
         vtkLogger.SetStderrVerbosity(verbosity)
     for event in caught.events:
         if event.kind == "ERROR" or "rror" in event.alert:  # a file that ends amid binary data is a warning to VTK
-            raise InputError(_first_line(event.alert.rpartition("\n")[2]))
-
-
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or ["VTK gives no reason"])[0]
+            raise InputError(event.alert.strip().rpartition("\n")[2])
 
 
 def _cell_array(cells: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

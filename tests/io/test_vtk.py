@@ -215,6 +215,20 @@ def test_legacy_text_that_ends_too_early_is_not_filled_with_memory(tmp_path: Pat
             read_mesh(path)
 
 
+def test_legacy_text_cut_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "a.vtk"
+    write_mesh(path, mixed(), binary=False)
+    content = path.read_text()
+    found = content.index("CELL_DATA")
+    said = set()
+    for end in range(found + 40, len(content) - 9, 5):
+        path.write_text(content[:end])
+        with pytest.raises(InputError) as caught:
+            read_mesh(path)
+        said.add(str(caught.value).partition("': ")[2])
+    assert "the file is shorter than its counts say" in said  # where VTK itself says nothing
+
+
 def test_a_surface_goes_back_to_its_volume() -> None:
     box = pv.ImageData(dimensions=(3, 3, 3)).cast_to_unstructured_grid()
     outside = box.extract_surface(algorithm="dataset_surface", pass_pointid=True)
