@@ -43,3 +43,54 @@ def load_authors(model: nn.Module, state_dict: Mapping[str, Tensor], names: Mapp
         listed = [f"{what}: {', '.join(sorted(n))}" for what, n in (("missing", missing), ("unknown", unknown)) if n]
         raise InputError(f"The weights are not those of the authors' {type(model).__name__} ({'; '.join(listed)})")
     model.load_state_dict(ours)
+
+
+def read_sizes(state_dict: Mapping[str, Tensor], what: str, names: Mapping[str, str]) -> dict[str, torch.Size]:
+    """Shapes of some of the weights.
+
+    Args:
+        state_dict: the weights under the authors' names.
+        what: what they should be the weights of, for the error.
+        names: the authors' name for each key of the answer.
+
+    Raises:
+        InputError: names are missing.
+    """
+    if missing := [name for name in names.values() if name not in state_dict]:
+        raise InputError(f"The weights are not those of {what} (missing: {', '.join(missing)})")
+    return {key: state_dict[name].shape for key, name in names.items()}
+
+
+def count_blocks(state_dict: Mapping[str, Tensor]) -> int:
+    """The number of blocks whose names start with ``blocks.``, one at least."""
+    return max((int(name.split(".")[1]) + 1 for name in state_dict if name.startswith("blocks.")), default=1)
+
+
+def backbone_sizes(layers: int) -> dict[str, str]:
+    """For :func:`read_sizes`, what tells the sizes of lift, FFN and head in the code of Transolver and its family."""
+    return {
+        "lift": "preprocess.linear_pre.0.weight",
+        "ffn": "blocks.0.mlp.linear_pre.0.weight",
+        "head": f"blocks.{layers - 1}.mlp2.weight",
+    }
+
+
+def backbone_names(layers: int) -> dict[str, list[str]]:
+    """For :func:`load_authors`, all but the mixers: lift, norms, FFNs and head of Transolver and its family."""
+    names = {
+        "lift.placeholder": ["placeholder"],
+        "lift.mlp.lin1": ["preprocess.linear_pre.0"],
+        "lift.mlp.lin2": ["preprocess.linear_post"],
+        "lift.time.lin1": ["time_fc.0"],
+        "lift.time.lin2": ["time_fc.2"],
+        "norm": [f"blocks.{layers - 1}.ln_3"],
+        "head": [f"blocks.{layers - 1}.mlp2"],
+    }
+    for block in (f"blocks.{i}" for i in range(layers)):
+        names |= {
+            f"{block}.norm1": [f"{block}.ln_1"],
+            f"{block}.norm2": [f"{block}.ln_2"],
+            f"{block}.ffn.lin1": [f"{block}.mlp.linear_pre.0"],
+            f"{block}.ffn.lin2": [f"{block}.mlp.linear_post"],
+        }
+    return names

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
-from meshop.models.authors import load_authors
+from meshop.models.authors import backbone_names, backbone_sizes, count_blocks, load_authors, read_sizes
 from meshop.nn import Block, Lift, TimestepEmbedding, UnifiedPosition
 from meshop.nn.hydra import Hydra
 from meshop.nn.latent_ssm import LatentSSM
@@ -132,13 +132,10 @@ class LaMO(nn.Module):
         Raises:
             InputError: names are missing or unknown; all of them are listed.
         """
-        layers = max((int(name.split(".")[1]) + 1 for name in state_dict if name.startswith("blocks.")), default=1)
+        layers = count_blocks(state_dict)
         shared = "temperature" in state_dict
         encoder = "" if shared else "blocks.0.Attn."
-        sizes = {
-            "lift": "preprocess.linear_pre.0.weight",
-            "head": f"blocks.{layers - 1}.mlp2.weight",
-            "ffn": "blocks.0.mlp.linear_pre.0.weight",
+        sizes = backbone_sizes(layers) | {
             "temperature": f"{encoder}temperature",
             "project": f"{encoder}in_project_x.weight",
             "slice": f"{encoder}in_project_slice.weight",
@@ -146,9 +143,7 @@ class LaMO(nn.Module):
             "conv": "blocks.0.Attn.hydra.conv1d.weight",
             "out": "blocks.0.Attn.hydra.out_proj.weight",
         }
-        if missing := [name for name in sizes.values() if name not in state_dict]:
-            raise InputError(f"The weights are not those of a LaMO with a Hydra scan (missing: {', '.join(missing)})")
-        size = {key: state_dict[name].shape for key, name in sizes.items()}
+        size = read_sizes(state_dict, "a LaMO with a Hydra scan", sizes)
         channels, inner = size["out"]
         features = size["lift"][1] - (0 if position is None else position.out_channels)
         grid_dim = len(size["project"]) - 2 or None
@@ -172,26 +167,15 @@ class LaMO(nn.Module):
             mixer=LatentSSM(channels, size["temperature"].numel(), size["slice"][0], core, grid_dim=grid_dim),
             lift=lift,
         )
-        names = {
-            "lift.placeholder": ["placeholder"],
-            "lift.mlp.lin1": ["preprocess.linear_pre.0"],
-            "lift.mlp.lin2": ["preprocess.linear_post"],
-            "lift.time.lin1": ["time_fc.0"],
-            "lift.time.lin2": ["time_fc.2"],
-            "norm": [f"blocks.{layers - 1}.ln_3"],
-            "head": [f"blocks.{layers - 1}.mlp2"],
-        }
+        names = backbone_names(layers)
         for i in range(layers):
-            block, mixer, attn = f"blocks.{i}", f"blocks.{i}.mixer", f"blocks.{i}.Attn"
+            mixer, attn = f"blocks.{i}.mixer", f"blocks.{i}.Attn"
             encoder = "" if shared else f"{attn}."
-            project = f"{mixer}.slices.lin_in" + (".conv" if grid_dim else "")
+            conv = ".conv" if grid_dim else ""
             names |= {
-                f"{block}.norm1": [f"{block}.ln_1"],
-                f"{block}.norm2": [f"{block}.ln_2"],
-                f"{block}.ffn.lin1": [f"{block}.mlp.linear_pre.0"],
-                f"{block}.ffn.lin2": [f"{block}.mlp.linear_post"],
                 f"{mixer}.slices.temperature": [f"{encoder}temperature"],
-                project: [f"{encoder}in_project_x", f"{encoder}in_project_fx"],
+                f"{mixer}.slices.lin_x{conv}": [f"{encoder}in_project_x"],
+                f"{mixer}.slices.lin_f{conv}": [f"{encoder}in_project_fx"],
                 f"{mixer}.slices.lin_slice": [f"{encoder}in_project_slice"],
                 f"{mixer}.core.lin_in": [f"{attn}.hydra.in_proj"],
                 f"{mixer}.core.conv": [f"{attn}.hydra.conv1d"],

@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
-from meshop.models.authors import load_authors
+from meshop.models.authors import load_authors, read_sizes
 from meshop.nn import Block
 from meshop.nn.grid import grid_to_rows, rows_to_grid
 from meshop.nn.ss2d import SS2D
@@ -155,9 +155,7 @@ class LaMOGrid(nn.Module):
             "conv": "block1.0.hydra.conv2d.1.weight",
             "heads": "block1.0.hydra.A_logs",
         }
-        if missing := [name for name in sizes.values() if name not in state_dict]:
-            raise InputError(f"The weights are not those of a LaMO on grids (missing: {', '.join(missing)})")
-        size = {key: state_dict[name].shape for key, name in sizes.items()}
+        size = read_sizes(state_dict, "a LaMO on grids", sizes)
         channels, features, patch_size, _ = size["in"]
         heads = size["heads"][1]
         layers = 1 + max(int(name.split(".")[1]) for name in state_dict if name.startswith("block1."))

@@ -6,6 +6,7 @@ from meshop.nn.cluster_attention import ClusterAttention
 from meshop.nn.conditional_position_encoding import ConditionalPositionEncoding
 from meshop.nn.deformation import Deformation
 from meshop.nn.depthwise_graph_conv import DepthwiseGraphConv
+from meshop.nn.eidetic_attention import EideticAttention
 from meshop.nn.factorized_spectral_conv import FactorizedSpectralConv
 from meshop.nn.feed_forward import FeedForward
 from meshop.nn.functional import call
@@ -15,6 +16,7 @@ from meshop.nn.grid_spectral_conv import GridSpectralConv
 from meshop.nn.hydra import Hydra
 from meshop.nn.latent_ssm import LatentSSM
 from meshop.nn.lift import Lift
+from meshop.nn.linear_attention_no import LinearAttentionNO
 from meshop.nn.normalizer import Normalizer
 from meshop.nn.parallel import Parallel
 from meshop.nn.physics_attention import PhysicsAttention
@@ -37,6 +39,7 @@ __all__ = [
     "ConditionalPositionEncoding",
     "Deformation",
     "DepthwiseGraphConv",
+    "EideticAttention",
     "FactorizedSpectralConv",
     "FeedForward",
     "GridConv",
@@ -45,6 +48,7 @@ __all__ = [
     "Hydra",
     "LatentSSM",
     "Lift",
+    "LinearAttentionNO",
     "Normalizer",
     "Parallel",
     "PhysicsAttention",

@@ -8,6 +8,7 @@ from torch.nn.functional import dropout
 from meshop.data import InputError
 from meshop.nn.functional import Tiles, segment_attention, soft_pool, soft_unpool
 from meshop.nn.grid_conv import GridConv
+from meshop.nn.slices import Assignment
 
 
 class ClusterAttention(nn.Module):
@@ -92,6 +93,7 @@ class ClusterAttention(nn.Module):
         self.conv = None if grid_dim is None else GridConv(channels, channels, grid_dim)
         self.lin_qkv = nn.Linear(channels, 3 * channels)
         self.cluster = nn.Parameter(torch.empty(heads, channels // heads, num_clusters))
+        self.assign = Assignment()
         self.lin_out = nn.Linear(channels, channels)
         self.reset_parameters()
 
@@ -115,11 +117,10 @@ class ClusterAttention(nn.Module):
             x = self.conv(x, batch, batch_size, shape)
         x = tiles.split(self.lin_qkv(x))  # [t, T, 3 C]
         q, k, v = x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # 3 of [t, H, T, d]
-        weight = (q @ self.cluster).softmax(-1, dtype=tiles.mass.dtype)  # [t, H, T, K]
+        weight = self.assign(q @ self.cluster, tiles)  # [t, H, T, K]
         query = soft_pool(weight, q, tiles, mean=self.aggr == "mean")  # [B, H, K, d]
         token = segment_attention(query, k, v, tiles)  # [B, H, K, d]
-        y = soft_unpool(weight, token, tiles)  # [t, H, T, d]
-        y = tiles.merge(y.transpose(1, 2).flatten(-2)).to(x.dtype)  # [N, C]
+        y = tiles.merge_heads(soft_unpool(weight, token, tiles)).to(x.dtype)  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

@@ -1,11 +1,12 @@
 """What the layers share: filling ``forward`` from a ``Data``, and exact sums over the nodes of each graph of a batch.
 
-Every token-mixing layer here is made of three sums over nodes, written down once:
+Every token-mixing layer here is made of a few sums over nodes, written down once:
 
 ================================ ======================================================================
 :func:`soft_pool`                nodes to tokens: weighted means over the nodes of each graph
 :func:`soft_unpool`              tokens to nodes, with the same weights
-:func:`segment_attention`        a few queries a graph, softmax over the nodes of that graph
+:func:`segment_pool`             nodes to tokens: means weighted by a softmax over the nodes of each graph
+:func:`segment_attention`        the same with a few queries a graph that attend to its nodes
 ================================ ======================================================================
 
 They work on :class:`Tiles`, a layout in which no tile holds nodes of two graphs. It makes batches exact and needs no
@@ -207,6 +208,14 @@ class Tiles:
         """Tiles [t, T, C] to nodes [N, C]."""
         return x[0] if self.slot is None else x.flatten(0, 1).index_select(0, self.slot)
 
+    def split_heads(self, x: Tensor, heads: int) -> Tensor:
+        """Nodes [N, H d] to tiles [t, H, T, d]."""
+        return self.split(x).unflatten(-1, (heads, -1)).transpose(1, 2)
+
+    def merge_heads(self, x: Tensor) -> Tensor:
+        """Tiles [t, H, T, d] to nodes [N, H d]."""
+        return self.merge(x.transpose(1, 2).flatten(-2))
+
     def sum(self, x: Tensor) -> Tensor:
         """Sum a quantity of the tiles [t, ...] over each graph [B, ...]."""
         return all_reduce(x if self.slot is None else scatter(x, self.graph, dim_size=self.num_graphs), "sum")
@@ -265,11 +274,30 @@ def segment_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles) -
     """
     with full_precision(value):
         dtype = tiles.mass.dtype
+        query = query.to(dtype)[tiles.graph] * query.size(-1) ** -0.5  # [t, H, M, d]
+        return segment_pool(query @ key.to(dtype).mT, value, tiles)
+
+
+def segment_pool(logit: Tensor, value: Tensor, tiles: Tiles) -> Tensor:
+    r"""Tokens as means of values over the nodes of each graph, weighted by a softmax over these nodes.
+
+    .. math::
+        z_m = \frac{\sum_n m_n \exp(l_{mn})\, v_n}{\sum_n m_n \exp(l_{mn})}
+
+    Args:
+        logit: [t, H, M, T]; it is overwritten.
+        value: [t, H, T, d]
+        tiles: the layout of the nodes.
+
+    Returns:
+        [B, H, M, d], float32 at least whatever autocast says.
+    """
+    with full_precision(value):
+        dtype = tiles.mass.dtype
         empty = tiles.mass == 0  # finite, so that a tile of padding gives no NaN
         log_mass = tiles.mass.masked_fill(empty, 1).log().masked_fill(empty, -1e30)[:, None, None]  # [t, 1, 1, T]
-        query = query.to(dtype)[tiles.graph] * query.size(-1) ** -0.5  # [t, H, M, d]
-        logit = (query @ key.to(dtype).mT).add_(log_mass)  # [t, H, M, T]
-        peak = logit.amax(-1, keepdim=True) if logit.size(-1) > 0 else torch.zeros_like(query[..., :1])
+        logit = logit.to(dtype).add_(log_mass)
+        peak = logit.amax(-1, keepdim=True) if logit.size(-1) > 0 else torch.zeros_like(logit.sum(-1, keepdim=True))
         score = logit.sub_(tiles.max(peak)[tiles.graph]).exp_()  # any shift gives the same, this one cannot overflow
         return tiles.sum(score @ value.to(dtype)) / tiles.sum(score.sum(-1, keepdim=True))
 

@@ -7,8 +7,8 @@ from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
 from meshop.nn.functional import Tiles, missing, soft_pool, soft_unpool
-from meshop.nn.grid_conv import GridConv
 from meshop.nn.hydra import Hydra
+from meshop.nn.slices import Slices
 
 
 class LatentSSM(nn.Module):
@@ -102,7 +102,7 @@ class LatentSSM(nn.Module):
                 f"Expected coordinates as pos (got {pos.dtype}); LatentSSM takes x, pos, batch in this order"
             )
         tiles = Tiles.of(x, batch, measure, batch_size)
-        weight, f = self.slices(x, tiles, batch, batch_size, shape)  # [t, H, T, M], [t, H, T, d]
+        weight, f = self.slices(x, x, tiles, batch, batch_size, shape)  # [t, H, T, M], [t, H, T, d]
         token = soft_pool(weight, f, tiles).to(f.dtype)  # [B, H, M, d]
         token = token.transpose(1, 2).flatten(-2)  # [B, M, C]
         if self.geometric_order:
@@ -116,8 +116,7 @@ class LatentSSM(nn.Module):
         else:
             token = self.core(token)
         token = token.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [B, H, M, d]
-        y = soft_unpool(weight, token, tiles)  # [t, H, T, d]
-        y = tiles.merge(y.transpose(1, 2).flatten(-2))  # [N, C]
+        y = tiles.merge_heads(soft_unpool(weight, token, tiles))  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:
@@ -125,47 +124,6 @@ class LatentSSM(nn.Module):
             f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices}, "
             f"core={self.core})"
         )
-
-
-class Slices(nn.Module):
-    r"""How much of each node goes to each slice, and what it carries there: :math:`w` and :math:`f` of
-    :class:`LatentSSM`."""
-
-    def __init__(self, channels: int, heads: int, num_slices: int, grid_dim: int | None = None) -> None:
-        super().__init__()
-        if channels % heads != 0:
-            raise InputError(f"Expected channels to be a multiple of heads (got {channels} and {heads})")
-        self.channels = channels
-        self.heads = heads
-        self.num_slices = num_slices
-        self.grid_dim = grid_dim
-        self.lin_in = (
-            nn.Linear(channels, 2 * channels) if grid_dim is None else GridConv(channels, 2 * channels, grid_dim)
-        )
-        self.lin_slice = nn.Linear(channels // heads, num_slices)
-        self.temperature = nn.Parameter(torch.empty(heads))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        self.lin_in.reset_parameters()
-        self.lin_slice.reset_parameters()
-        nn.init.constant_(self.temperature, 0.5)
-
-    def forward(
-        self,
-        x: Tensor,
-        tiles: Tiles,
-        batch: Tensor | None = None,
-        batch_size: int | None = None,
-        shape: Sequence[int] | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        x = self.lin_in(x) if self.grid_dim is None else self.lin_in(x, batch, batch_size, shape)
-        x, f = tiles.split(x).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)  # 2 of [t, H, T, d]
-        tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
-        return (self.lin_slice(x) / tau).softmax(-1, dtype=tiles.mass.dtype), f  # [t, H, T, M], [t, H, T, d]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices})"
 
 
 def hilbert_key(pos: Tensor, bits: int = 10) -> Tensor:

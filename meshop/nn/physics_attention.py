@@ -1,12 +1,12 @@
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, scaled_dot_product_attention
+from torch.nn.functional import dropout
+from torch_geometric.nn.inits import reset
 
-from meshop.data import InputError
 from meshop.nn.functional import Tiles, soft_pool, soft_unpool
-from meshop.nn.grid_conv import GridConv
+from meshop.nn.slice_attention import SliceAttention
+from meshop.nn.slices import Slices
 
 
 class PhysicsAttention(nn.Module):
@@ -25,14 +25,17 @@ class PhysicsAttention(nn.Module):
     :math:`W_s, W_q, W_k, W_v` are shared by the heads; :math:`\tau` is learned for each. On grids (``grid_dim``) the
     two maps of the nodes are 3x3 or 3x3x3 convolutions (:class:`GridConv`), as in the authors' structured variant.
 
+    The third line is an ``update`` of the tokens and can be another: ``ReZero(SliceAttention(d))`` corrects the slices
+    instead of replacing them (Transolver-sigma's, see :class:`SliceResidualAttention`), ``nn.Identity()`` leaves them
+    alone.
+
     Differences from the authors' code:
 
     1. :math:`\tau` is clamped to [0.1, 5] everywhere. They do so on grids only; elsewhere it may reach zero, where the
        softmax is NaN.
     2. Graphs may differ in size, and nodes may carry a measure. Then splitting a node changes nothing, and neither
        does the unit of the measure.
-    3. The maps to :math:`x` and :math:`f` are one map of twice the size, and so are those to :math:`q, k, v`.
-    4. Linear maps start as torch's, with a standard deviation that depends on the width. The authors' 0.02 for all
+    3. Linear maps start as torch's, with a standard deviation that depends on the width. The authors' 0.02 for all
        widths makes the slices of a narrow layer equal at first, and training has to leave that plateau.
 
     Time is O(N C² + N M C), memory O(N C + N H M).
@@ -41,8 +44,10 @@ class PhysicsAttention(nn.Module):
         channels: size C of input and output.
         heads: number of heads H.
         num_slices: number of slices M.
-        dropout: probability with which entries of the slices' attention and of the output are zeroed in training.
+        dropout: probability with which entries of the output are zeroed in training, and of the slices' attention by
+            default.
         grid_dim: 2 or 3 for grids, which need ``shape``.
+        update: module from tokens [B, H, M, d] to tokens; by default ``SliceAttention(d, dropout)``.
 
     Shapes:
         - **input:** x [N, C], batch [N], measure [N], shape (n1, n2[, n3]) of the grid
@@ -51,6 +56,7 @@ class PhysicsAttention(nn.Module):
     Raises:
         InputError: ``channels`` is no multiple of ``heads``; the nodes are not the grid that was promised.
 
+    >>> import torch
     >>> layer = PhysicsAttention(16, heads=4, num_slices=8)
     >>> layer(torch.ones(7, 16), batch=torch.tensor([0, 0, 1, 1, 1, 1, 1])).shape
     torch.Size([7, 16])
@@ -63,29 +69,21 @@ class PhysicsAttention(nn.Module):
         num_slices: int = 64,
         dropout: float = 0.0,
         grid_dim: int | None = None,
+        update: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        if channels % heads != 0:
-            raise InputError(f"Expected channels to be a multiple of heads (got {channels} and {heads})")
         self.channels = channels
         self.heads = heads
         self.num_slices = num_slices
         self.dropout = dropout
         self.grid_dim = grid_dim
-        width = channels // heads
-        self.lin_in = (
-            nn.Linear(channels, 2 * channels) if grid_dim is None else GridConv(channels, 2 * channels, grid_dim)
-        )
-        self.lin_slice = nn.Linear(width, num_slices)
-        self.lin_qkv = nn.Linear(width, 3 * width, bias=False)
+        self.slices = Slices(channels, heads, num_slices, grid_dim)
+        self.update = SliceAttention(channels // heads, dropout) if update is None else update
         self.lin_out = nn.Linear(channels, channels)
-        self.temperature = nn.Parameter(torch.empty(heads))
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for layer in (self.lin_in, self.lin_slice, self.lin_qkv, self.lin_out):
-            layer.reset_parameters()
-        nn.init.constant_(self.temperature, 0.5)
+        for layer in (self.slices, self.update, self.lin_out):
+            reset(layer)
 
     def forward(
         self,
@@ -96,15 +94,9 @@ class PhysicsAttention(nn.Module):
         shape: Sequence[int] | None = None,
     ) -> Tensor:
         tiles = Tiles.of(x, batch, measure, batch_size)
-        x = self.lin_in(x) if self.grid_dim is None else self.lin_in(x, batch, batch_size, shape)
-        x, f = tiles.split(x).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)  # 2 of [t, H, T, d]
-        tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
-        weight = (self.lin_slice(x) / tau).softmax(-1, dtype=tiles.mass.dtype)  # [t, H, T, M]
+        weight, f = self.slices(x, x, tiles, batch, batch_size, shape)  # [t, H, T, M], [t, H, T, d]
         token = soft_pool(weight, f, tiles).to(f.dtype)  # [B, H, M, d]
-        q, k, v = self.lin_qkv(token).chunk(3, dim=-1)
-        token = scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
-        y = soft_unpool(weight, token, tiles)  # [t, H, T, d]
-        y = tiles.merge(y.transpose(1, 2).flatten(-2))  # [N, C]
+        y = tiles.merge_heads(soft_unpool(weight, self.update(token), tiles))  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

@@ -1,14 +1,13 @@
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch_geometric.nn.inits import reset
 
-from meshop.data import InputError
 from meshop.nn.functional import Tiles, call_with, soft_pool, soft_unpool, taken
 from meshop.nn.rezero import ReZero
 from meshop.nn.slice_attention import SliceAttention
+from meshop.nn.slices import Slices
 
 
 class SliceResidualAttention(nn.Module):
@@ -58,6 +57,7 @@ class SliceResidualAttention(nn.Module):
     Raises:
         InputError: ``channels`` is no multiple of ``heads``; a local layer needs an argument that was not given.
 
+    >>> import torch
     >>> layer = SliceResidualAttention(16, heads=4, num_slices=8)
     >>> y, correction = layer(torch.randn(7, 16), return_correction=True)
     >>> y.shape, correction.tolist()
@@ -75,27 +75,20 @@ class SliceResidualAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if channels % heads != 0:
-            raise InputError(f"Expected channels to be a multiple of heads (got {channels} and {heads})")
         self.channels = channels
         self.heads = heads
         self.num_slices = num_slices
         self.local_x = nn.Identity() if local_x is None else local_x
         self.local_f = nn.Identity() if local_f is None else local_f
+        self.slices = Slices(channels, heads, num_slices)
         self.update = ReZero(SliceAttention(channels // heads)) if update is None else update
         self.dropout = dropout
-        self.lin_x = nn.Linear(channels, channels)
-        self.lin_f = nn.Linear(channels, channels)
-        self.lin_slice = nn.Linear(channels // heads, num_slices)
         self.lin_out = nn.Linear(channels, channels)
-        self.temperature = nn.Parameter(torch.empty(heads))
         self._taken = taken(self.local_x), taken(self.local_f)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for layer in (self.local_x, self.local_f, self.update, self.lin_x, self.lin_f, self.lin_slice, self.lin_out):
+        for layer in (self.local_x, self.local_f, self.slices, self.update, self.lin_out):
             reset(layer)
-        nn.init.constant_(self.temperature, 0.5)
 
     def forward(
         self,
@@ -110,21 +103,16 @@ class SliceResidualAttention(nn.Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         given = (pos, edge_index, batch, measure, batch_size, shape)
         tiles = Tiles.of(x, batch, measure, batch_size)
-        r = self._heads(self.lin_x(call_with(self.local_x, self._taken[0], x, given)), tiles)
-        f = self._heads(self.lin_f(call_with(self.local_f, self._taken[1], x, given)), tiles)
-        tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
-        weight = (self.lin_slice(r) / tau).softmax(-1, dtype=tiles.mass.dtype)  # [t, H, T, M]
+        local_x = call_with(self.local_x, self._taken[0], x, given)
+        local_f = call_with(self.local_f, self._taken[1], x, given)
+        weight, f = self.slices(local_x, local_f, tiles)  # [t, H, T, M], [t, H, T, d]
         token = soft_pool(weight, f, tiles).to(f.dtype)  # [B, H, M, d]
         updated = self.update(token)
-        y = soft_unpool(weight, updated, tiles)  # [t, H, T, d]
-        y = tiles.merge(y.transpose(1, 2).flatten(-2))  # [N, C]
+        y = tiles.merge_heads(soft_unpool(weight, updated, tiles))  # [N, C]
         y = dropout(self.lin_out(y), self.dropout, self.training)
         if not return_correction:
             return y
         return y, (updated - token).flatten(1).norm(dim=1) / token.flatten(1).norm(dim=1)
-
-    def _heads(self, x: Tensor, tiles: Tiles) -> Tensor:
-        return tiles.split(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [t, H, T, d]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices})"

@@ -90,7 +90,7 @@ def test_from_authors_lists_what_is_missing_and_unknown():
         LaMO.from_authors(broken | {"a": torch.ones(1), "b": torch.ones(1)})
     with pytest.raises(InputError, match=r"missing: blocks.0.Attn.hydra.init_states"):
         LaMO.from_authors({k: v for k, v in weights.items() if "init_states" not in k})
-    with pytest.raises(InputError, match=r"missing: preprocess.linear_pre.0.weight, blocks.0.mlp2.weight"):
+    with pytest.raises(InputError, match=r"missing: preprocess.linear_pre.0.weight, blocks.0.mlp.linear_pre"):
         LaMO.from_authors({})
     with pytest.raises(InputError, match=r"Expected \[64\] in blocks.0.ln_1.weight \(got \[65\]\)"):
         LaMO.from_authors(weights | {"blocks.0.ln_1.weight": torch.ones(65)})

@@ -2,10 +2,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from meshop.data import InputError
 from meshop.models import Transolver
-from meshop.nn import Lift, TimestepEmbedding, UnifiedPosition
+from meshop.nn import Lift, ReZero, SliceAttention, TimestepEmbedding, UnifiedPosition
 
 VECTORS = Path(__file__).parent.parent / "conformance"
 
@@ -36,58 +37,6 @@ def test_published_parameter_counts(name, channels, features, out, slices, grid,
     assert count(model) == published
 
 
-def from_authors(vector: dict) -> Transolver:
-    """Build the model of a conformance vector and give it the authors' weights."""
-    args, theirs = vector["args"], vector["state_dict"]
-    channels = args["n_hidden"]
-    features = args["fun_dim"] + (0 if args["unified_pos"] else args["space_dim"])
-    lift = Lift(
-        features,
-        channels,
-        position=UnifiedPosition(args["space_dim"], args["ref"]) if args["unified_pos"] else None,
-        time=TimestepEmbedding(channels) if args["time_input"] else None,
-    )
-    model = Transolver(
-        features,
-        channels,
-        args["n_layers"],
-        args["out_dim"],
-        heads=args["n_heads"],
-        num_slices=args["slice_num"],
-        ffn_ratio=args["mlp_ratio"],
-        grid_dim=len(args["shapelist"]) if args["shapelist"] else None,
-        lift=lift,
-    )
-    ours: dict[str, Tensor] = {"lift.placeholder": theirs["placeholder"]}
-
-    def copy(name: str, *their_names: str) -> None:
-        for kind in ("weight", "bias"):
-            if f"{their_names[0]}.{kind}" in theirs:
-                ours[f"{name}.{kind}"] = torch.cat([theirs[f"{n}.{kind}"] for n in their_names])
-
-    copy("lift.mlp.lin1", "preprocess.linear_pre.0")
-    copy("lift.mlp.lin2", "preprocess.linear_post")
-    copy("lift.time.lin1", "time_fc.0")
-    copy("lift.time.lin2", "time_fc.2")
-    for i in range(args["n_layers"]):
-        block, attn = f"blocks.{i}", f"blocks.{i}.Attn"
-        ours[f"{block}.mixer.temperature"] = theirs[f"{attn}.temperature"].flatten()
-        conv = ".conv" if args["shapelist"] else ""
-        copy(f"{block}.mixer.lin_in{conv}", f"{attn}.in_project_x", f"{attn}.in_project_fx")
-        copy(f"{block}.mixer.lin_slice", f"{attn}.in_project_slice")
-        copy(f"{block}.mixer.lin_qkv", f"{attn}.to_q", f"{attn}.to_k", f"{attn}.to_v")
-        copy(f"{block}.mixer.lin_out", f"{attn}.to_out.0")
-        copy(f"{block}.norm1", f"{block}.ln_1")
-        copy(f"{block}.norm2", f"{block}.ln_2")
-        copy(f"{block}.ffn.lin1", f"{block}.mlp.linear_pre.0")
-        copy(f"{block}.ffn.lin2", f"{block}.mlp.linear_post")
-    copy("norm", f"blocks.{args['n_layers'] - 1}.ln_3")
-    copy("head", f"blocks.{args['n_layers'] - 1}.mlp2")
-    assert len(torch.cat([p.flatten() for p in ours.values()])) == sum(p.numel() for p in theirs.values())
-    model.load_state_dict(ours)
-    return model.eval()
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -102,7 +51,8 @@ def test_equals_the_authors_code(name):
     vector = torch.load(VECTORS / f"{name}.pt", weights_only=True)
     args, inputs, expected = vector["args"], vector["inputs"], vector["output"]
     exact = expected.dtype == torch.float64
-    model = from_authors(vector).to(expected.dtype)
+    position = UnifiedPosition(args["space_dim"], args["ref"]) if args["unified_pos"] else None
+    model = Transolver.from_authors(vector["state_dict"], position).to(expected.dtype).eval()
     pos, x = inputs["pos"].to(expected.dtype), inputs["x"].to(expected.dtype)
     time = inputs["t"].to(expected.dtype) if "t" in inputs else None
     if not args["unified_pos"]:
@@ -127,3 +77,44 @@ def test_equals_the_authors_code(name):
         out = torch.empty(len(order), expected.size(-1), dtype=expected.dtype)
         out[order] = model(*many, batch, time=time)
         check(out[: graphs * nodes])
+
+
+def test_names_of_other_weights_are_listed():
+    weights = torch.load(VECTORS / "transolver_irregular.pt", weights_only=True)["state_dict"]
+    del weights["blocks.1.Attn.to_q.weight"]
+    weights["blocks.1.Attn.gate"] = torch.ones(1)
+    with pytest.raises(InputError, match=r"missing: blocks.1.Attn.to_q.weight; unknown: blocks.1.Attn.gate"):
+        Transolver.from_authors(weights)
+    with pytest.raises(InputError, match=r"not those of a Transolver .*missing: preprocess"):
+        Transolver.from_authors({"weight": torch.ones(1)})
+
+
+def test_a_placeholder_that_the_authors_never_add():
+    weights = torch.load(VECTORS / "transolver_grid2d.pt", weights_only=True)["state_dict"]
+    model = Transolver.from_authors(weights, placeholder=False)
+    with torch.no_grad():
+        x = torch.randn(20, 3)
+        assert torch.equal(model.lift(x), model.lift.mlp(x))
+
+
+@pytest.mark.parametrize(
+    ("update", "published"),  # of the paper's Table 4: replace, residual, none
+    [(None, 976_833), (ReZero(SliceAttention(16)), 976_833 + 8), (nn.Identity(), 976_833 - 8 * 3 * 16**2)],
+)
+def test_what_the_slices_go_through(update, published):
+    model = Transolver(2, 128, 8, 1, update=update)
+    assert count(model) == published
+    updates = [block.mixer.update for block in model.blocks]
+    assert len({id(u) for u in updates}) == 8
+    assert {type(u) for u in updates} == {SliceAttention if update is None else type(update)}
+    if update is not None and published > 976_833:
+        first, second = (u.layer.lin_qkv.weight for u in updates[:2])
+        assert not torch.equal(first, second)
+
+
+def test_srpa_starts_as_the_model_without_attention():
+    residual = Transolver(2, 16, 2, 1, heads=4, num_slices=8, update=ReZero(SliceAttention(4)))
+    none = Transolver(2, 16, 2, 1, heads=4, num_slices=8, update=nn.Identity())
+    none.load_state_dict({k: v for k, v in residual.state_dict().items() if ".update." not in k})
+    x = torch.randn(30, 2)
+    assert torch.equal(residual(x), none(x))

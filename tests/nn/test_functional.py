@@ -10,7 +10,7 @@ from torch_geometric.nn import GCN, PointTransformerConv, SAGEConv, Sequential
 
 from meshop.data import InputError
 from meshop.models import CANO, Transolver
-from meshop.nn import Block, ClusterAttention, call
+from meshop.nn import Block, ClusterAttention, EideticAttention, LinearAttentionNO, call
 from meshop.nn.functional import (
     NODES,
     TILE,
@@ -288,7 +288,8 @@ def part(rank: int, path: str) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     torch.manual_seed(0)
-    model = nn.ModuleList([Block(ClusterAttention(16, heads=2, num_clusters=8), 16), Transolver(16, 16, 2, 1, 2, 8)])
+    mixers = (ClusterAttention(16, 2, 8), EideticAttention(16, 2, 8, gumbel="off"), LinearAttentionNO(16, 2, 8))
+    model = nn.ModuleList([*(Block(mixer, 16) for mixer in mixers), Transolver(16, 16, 2, 1, 2, 8)])
     model.double()
     batch = Batch.from_data_list([random_graph(200, seed=0), random_graph(30, seed=1)])
     whole = batch.x.double().requires_grad_()

@@ -19,10 +19,10 @@ def oracle(layer: LatentSSM, x: Tensor, mass: Tensor) -> Tensor:
     """The equations of the docstring for one graph, dense."""
     H, d = layer.heads, layer.channels // layer.heads
     s = layer.slices
-    maps = x @ s.lin_in.weight.T + s.lin_in.bias
+    maps = [x @ lin.weight.T + lin.bias for lin in (s.lin_x, s.lin_f)]
     weights, tokens = [], []
     for h in range(H):
-        g, f = maps[:, h * d : (h + 1) * d], maps[:, (H + h) * d : (H + h + 1) * d]
+        g, f = (each[:, h * d : (h + 1) * d] for each in maps)
         w = torch.softmax((g @ s.lin_slice.weight.T + s.lin_slice.bias) / s.temperature[h].clamp(0.1, 5), dim=1)
         weights.append(w)
         tokens.append(w.T @ (mass[:, None] * f) / ((mass @ w)[:, None] + 1e-5))
@@ -91,10 +91,10 @@ def test_geometric_order_is_that_of_the_centroids():
 
     layer = LatentSSM(8, heads=1, num_slices=8, core=First(), geometric_order=True)
     with torch.no_grad():
-        layer.slices.lin_in.weight[:8] = torch.eye(8)
+        layer.slices.lin_x.weight.copy_(torch.eye(8))
         layer.slices.lin_slice.weight.copy_(100 * torch.eye(8))
         layer.lin_out.weight.copy_(torch.eye(8))
-        for lin in (layer.slices.lin_in, layer.slices.lin_slice, layer.lin_out):
+        for lin in (layer.slices.lin_x, layer.slices.lin_f, layer.slices.lin_slice, layer.lin_out):
             lin.bias.zero_()
     pos = torch.tensor([[3.0], [7], [1], [0], [5], [2], [6], [4]])
     assert layer(torch.eye(8), pos)[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 0, 0]

@@ -11,7 +11,19 @@ from torch_geometric.nn import SAGEConv
 
 import meshop.models
 import meshop.nn
-from meshop.models import CANO, FNO, LaMO, LaMOGrid, Physolver, Specsolver, Stack, Transolver, TransolverSigma
+from meshop.models import (
+    CANO,
+    FNO,
+    LaMO,
+    LaMOGrid,
+    LinearNO,
+    Physolver,
+    Specsolver,
+    Stack,
+    Transolver,
+    TransolverPlusPlus,
+    TransolverSigma,
+)
 from meshop.nn import (
     SS2D,
     BiMamba2,
@@ -20,6 +32,7 @@ from meshop.nn import (
     ConditionalPositionEncoding,
     Deformation,
     DepthwiseGraphConv,
+    EideticAttention,
     FactorizedSpectralConv,
     FeedForward,
     GridConv,
@@ -28,6 +41,7 @@ from meshop.nn import (
     Hydra,
     LatentSSM,
     Lift,
+    LinearAttentionNO,
     Normalizer,
     Parallel,
     PhysicsAttention,
@@ -86,7 +100,7 @@ cube = partial(random_grid, shape=(3, 4, 2))
 SIGMA: dict[str, Any] = {"heads": 2, "num_slices": C, "modes": (3, 3)}
 GRID = ("order",)  # on a grid the order of the nodes means something
 
-torch.manual_seed(0)  # float32 comes close to the tolerances
+torch.manual_seed(1)  # float32 comes close to the tolerances
 # module, graphs, laws that do not apply
 CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
     "BiMamba2-tokens": (BiMamba2(C, 4), sequences, ("memory",)),
@@ -99,6 +113,7 @@ CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
         ("batch",),  # its logits grow with the mesh, too large for float32 at 5,000 nodes
     ),
     "ClusterAttention-grid": (ClusterAttention(C, heads=2, num_clusters=C, grid_dim=2), random_grid, GRID),
+    "EideticAttention": (EideticAttention(C, heads=2, num_slices=C), random_graph, ()),
     "FeedForward": (FeedForward(C, 2 * C, 3), random_graph, ()),
     "GridConv": (GridConv(C, 3, dim=2), random_grid, GRID),
     "GridConv-3d": (GridConv(C, 3, dim=3), cube, GRID),
@@ -108,6 +123,7 @@ CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
     "LatentSSM-geometric": (latent(Hydra(C, 4), geometric_order=True), random_graph, ()),
     "LatentSSM-grid": (latent(Hydra(C, 4), grid_dim=2), random_grid, GRID),
     "Lift": (Lift(C, 8, position=UnifiedPosition(2, ref=3), time=TimestepEmbedding(8)), random_graph, ()),
+    "LinearAttentionNO": (LinearAttentionNO(C, heads=2, num_slices=C), random_graph, ()),
     "Normalizer": (fitted(), random_graph, ()),
     "PhysicsAttention": (PhysicsAttention(C, heads=2, num_slices=C), random_graph, ()),
     "PhysicsAttention-grid": (PhysicsAttention(C, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
@@ -122,6 +138,13 @@ CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
     "LaMO-unshared": (LaMO(C, C, 2, 3, shared=False, mixer=latent(BiMamba2(C, 4))), random_graph, ()),
     "LaMO-grid": (LaMO(C, C, 2, 3, mixer=latent(Hydra(C, 4), grid_dim=2)), random_grid, GRID),
     "LaMOGrid-grid": (LaMOGrid(C, C, 2, 3, shape=(6, 6), mixer=SS2D(C, 4)), random_grid, (*GRID, "memory")),
+    "LinearNO": (LinearNO(C, C, 2, 3, heads=2, num_slices=C), random_graph, ()),
+    "TransolverPlusPlus": (TransolverPlusPlus(C, C, 2, 3, heads=2, num_slices=C), random_graph, ()),
+    "Transolver-srpa": (
+        Transolver(C, C, 2, 3, heads=2, num_slices=C, update=ReZero(SliceAttention(C // 2))),
+        random_graph,
+        (),
+    ),
     "Transolver": (Transolver(C, C, 2, 3, heads=2, num_slices=C), random_graph, ()),
     "Transolver-grid": (Transolver(C, C, 2, 3, heads=2, num_slices=C, grid_dim=2), random_grid, GRID),
     "ConditionalPositionEncoding": (ConditionalPositionEncoding(DepthwiseGraphConv(C, 2)), random_graph, ()),

@@ -19,22 +19,24 @@ def oracle(layer, x, batch, graphs, measure=None, shape=None):
         if len(nodes) == 0:
             continue
         mass = torch.ones(len(nodes)) if measure is None else 1000 * measure[nodes] / measure[nodes].sum()
+        slices = layer.slices
         if shape is None:
-            both = x[nodes] @ layer.lin_in.weight.T + layer.lin_in.bias
+            both = [x[nodes] @ lin.weight.T + lin.bias for lin in (slices.lin_x, slices.lin_f)]
         else:
             conv = conv2d if len(shape) == 2 else conv3d
             grid = x[nodes].T.reshape(1, C, *shape)
-            both = conv(grid, layer.lin_in.conv.weight, layer.lin_in.conv.bias, padding=1)[0].flatten(1).T
+            lins = (slices.lin_x.conv, slices.lin_f.conv)
+            both = [conv(grid, lin.weight, lin.bias, padding=1)[0].flatten(1).T for lin in lins]
         heads = []
         for h in range(H):
-            xh, fh = both[:, h * D : (h + 1) * D], both[:, C + h * D : C + (h + 1) * D]
-            tau = layer.temperature[h].clamp(0.1, 5)
-            weight = [torch.softmax((layer.lin_slice.weight @ v + layer.lin_slice.bias) / tau, 0) for v in xh]
+            xh, fh = (each[:, h * D : (h + 1) * D] for each in both)
+            tau = slices.temperature[h].clamp(0.1, 5)
+            weight = [torch.softmax((slices.lin_slice.weight @ v + slices.lin_slice.bias) / tau, 0) for v in xh]
             tokens = []
             for m in range(M):
                 top = sum(mass[n] * weight[n][m] * fh[n] for n in range(len(nodes)))
                 tokens.append(top / (sum(mass[n] * weight[n][m] for n in range(len(nodes))) + 1e-5))
-            wq, wk, wv = layer.lin_qkv.weight.split(D)
+            wq, wk, wv = layer.update.lin_qkv.weight.split(D)
             mixed = []
             for a in range(M):
                 score = torch.stack([(wq @ tokens[a]) @ (wk @ tokens[m]) / math.sqrt(D) for m in range(M)]).softmax(0)
@@ -78,7 +80,7 @@ def test_a_thousand_equal_nodes_weigh_the_same_with_and_without_measure():
 @pytest.mark.parametrize("temperature", [0.0, -1.0, 1e30])
 def test_temperature_is_clamped(temperature):
     layer = shaken()
-    torch.nn.init.constant_(layer.temperature, temperature)
+    torch.nn.init.constant_(layer.slices.temperature, temperature)
     out = layer(torch.randn(9, C, dtype=torch.float64))
     out.square().sum().backward()
     assert out.isfinite().all()
@@ -96,8 +98,8 @@ def test_dropout_is_off_in_evaluation_and_on_in_training():
 
 def test_initialisation_and_name():
     layer = PhysicsAttention(128, heads=8, num_slices=64)
-    assert layer.lin_in.weight.std().item() == pytest.approx((3 * 128) ** -0.5, rel=0.05)  # torch's, not 0.02
-    assert layer.temperature.tolist() == [0.5] * 8
+    assert layer.slices.lin_x.weight.std().item() == pytest.approx((3 * 128) ** -0.5, rel=0.05)  # torch's, not 0.02
+    assert layer.slices.temperature.tolist() == [0.5] * 8
     assert str(layer) == "PhysicsAttention(128, heads=8, num_slices=64)"
 
 

@@ -38,11 +38,13 @@ def oracle(layer, x, mass):
         conv2d(grid, c.weight, c.bias, padding=2, groups=C)[0].flatten(1).T
         for c in (layer.local_x.conv, layer.local_f.conv)
     ]
-    r, f = (row @ lin.weight.T + lin.bias for row, lin in zip(rows, (layer.lin_x, layer.lin_f), strict=True))
+    slices = layer.slices
+    r, f = (row @ lin.weight.T + lin.bias for row, lin in zip(rows, (slices.lin_x, slices.lin_f), strict=True))
     heads, change, size = [], 0, 0
     for h in range(H):
         rh, fh = r[:, h * D : (h + 1) * D], f[:, h * D : (h + 1) * D]
-        P = ((rh @ layer.lin_slice.weight.T + layer.lin_slice.bias) / layer.temperature[h].clamp(0.1, 5)).softmax(1)
+        logit = rh @ slices.lin_slice.weight.T + slices.lin_slice.bias
+        P = (logit / slices.temperature[h].clamp(0.1, 5)).softmax(1)
         P_mass = P * mass[:, None]
         Z = P_mass.T @ fh / (P_mass.sum(0)[:, None] + 1e-5)
         Wq, Wk, Wv = (w.T for w in layer.update.layer.lin_qkv.weight.split(D))
@@ -90,11 +92,7 @@ def test_starts_as_the_layer_without_attention_and_leaves_it_in_one_step():
 def test_replacing_the_slices_is_physics_attention(measured):
     layer = shaken(update=SliceAttention(D))
     reference = PhysicsAttention(C, heads=H, num_slices=M).double()
-    weights = layer.state_dict()
-    weights["lin_qkv.weight"] = weights.pop("update.lin_qkv.weight")
-    for kind in ("weight", "bias"):
-        weights[f"lin_in.{kind}"] = torch.cat([weights.pop(f"lin_{a}.{kind}") for a in "xf"])
-    reference.load_state_dict(weights)
+    reference.load_state_dict(layer.state_dict())
     x, batch = torch.randn(30, C, dtype=torch.float64), torch.arange(30) % 3
     measure = torch.rand(30, dtype=torch.float64) if measured else None
     torch.testing.assert_close(layer(x, batch=batch, measure=measure), reference(x, batch, measure))

@@ -1,0 +1,123 @@
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, gelu
+
+from meshop.data import InputError
+from meshop.nn.feed_forward import FeedForward
+from meshop.nn.functional import Tiles, soft_pool, soft_unpool
+from meshop.nn.slice_attention import SliceAttention
+from meshop.nn.slices import Assignment
+
+
+class EideticAttention(nn.Module):
+    r"""Physics-Attention with eidetic states, from `"Transolver++: An Accurate Neural Solver for PDEs on Million-Scale
+    Geometries" <https://arxiv.org/abs/2502.02414>`_: each node sets how sharply it is assigned.
+
+    With :math:`x_n \in \mathbb{R}^d` a linear map of a node's features in one head and masses :math:`m_n` (1 without a
+    measure, see :class:`~meshop.nn.functional.Tiles`),
+
+    .. math::
+        \tau_n &= \max\bigl( \mathrm{GELU}(\mathrm{MLP}(x_n)) + b,\; \tau_{\min} \bigr) \\
+        w_n &= \mathrm{softmax}_M \bigl( (W_s x_n + b_s + g_n) / \tau_n \bigr) \\
+        z_m &= \sum_n m_n w_{nm} x_n \big/ \bigl( \textstyle\sum_n m_n w_{nm} + 10^{-5} \bigr) \\
+        z'  &= \mathrm{softmax}_M \bigl( W_q z\, (W_k z)^\top / \sqrt{d} \bigr)\, W_v z \\
+        y_n &= W_o\, \mathrm{concat}_h \textstyle\sum_m w_{nm} z'_m
+
+    with Gumbel noise :math:`g_{nm} = -\log(-\log U)`, :math:`U` uniform in (0, 1). The MLP
+    (:math:`d \to M \to 1`), :math:`W_s, W_q, W_k, W_v` are shared by the heads; :math:`b` is learned for each.
+
+    Differences from the authors' code:
+
+    1. Noise is drawn in training only; theirs is drawn at inference too, so that no two predictions agree
+       (``gumbel="always"``).
+    2. The sums over the nodes of a mesh that is cut over processes enter the result
+       (:func:`~meshop.nn.functional.domain_parallel`); they reduce a tensor and go on with the one before.
+    3. Graphs may differ in size, and nodes may carry a measure. Then splitting a node changes nothing, and neither
+       does the unit of the measure.
+    4. Linear maps start as torch's, see :class:`PhysicsAttention`.
+
+    Time is O(N C² + N M C), memory O(N C + N H M).
+
+    Args:
+        channels: size C of input and output.
+        heads: number of heads H.
+        num_slices: number of slices M.
+        dropout: probability with which entries of the slices' attention and of the output are zeroed in training.
+        gumbel: when noise is added: ``"train"``, ``"always"`` or ``"off"``.
+        min_temperature: lower bound of the temperature.
+
+    Shapes:
+        - **input:** x [N, C], batch [N], measure [N]
+        - **output:** [N, C]
+
+    Raises:
+        InputError: ``channels`` is no multiple of ``heads``; ``gumbel`` is none of the three; the bound is not
+            positive.
+
+    >>> layer = EideticAttention(16, heads=4, num_slices=8)
+    >>> layer(torch.ones(7, 16), batch=torch.tensor([0, 0, 1, 1, 1, 1, 1])).shape
+    torch.Size([7, 16])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int = 8,
+        num_slices: int = 64,
+        dropout: float = 0.0,
+        gumbel: Literal["train", "always", "off"] = "train",
+        min_temperature: float = 0.01,
+    ) -> None:
+        super().__init__()
+        if channels % heads != 0:
+            raise InputError(f"Expected channels to be a multiple of heads (got {channels} and {heads})")
+        if gumbel not in ("train", "always", "off"):
+            raise InputError(f"Expected gumbel to be 'train', 'always' or 'off' (got '{gumbel}')")
+        if not min_temperature > 0:
+            raise InputError(f"Expected a positive min_temperature (got {min_temperature})")
+        self.channels = channels
+        self.heads = heads
+        self.num_slices = num_slices
+        self.dropout = dropout
+        self.gumbel: Literal["train", "always", "off"] = gumbel
+        self.min_temperature = min_temperature
+        width = channels // heads
+        self.lin_x = nn.Linear(channels, channels)
+        self.lin_slice = nn.Linear(width, num_slices)
+        self.temperature = FeedForward(width, num_slices, 1)
+        self.bias = nn.Parameter(torch.empty(heads))
+        self.assign = Assignment()
+        self.update = SliceAttention(width, dropout)
+        self.lin_out = nn.Linear(channels, channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for layer in (self.lin_x, self.lin_slice, self.temperature, self.update, self.lin_out):
+            layer.reset_parameters()
+        nn.init.constant_(self.bias, 0.5)
+
+    def forward(
+        self,
+        x: Tensor,
+        batch: Tensor | None = None,
+        measure: Tensor | None = None,
+        batch_size: int | None = None,
+    ) -> Tensor:
+        tiles = Tiles.of(x, batch, measure, batch_size)
+        x = tiles.split_heads(self.lin_x(x), self.heads)  # [t, H, T, d]
+        tau = (gelu(self.temperature(x)) + self.bias[:, None, None]).clamp_min(self.min_temperature)  # [t, H, T, 1]
+        logit = self.lin_slice(x)  # [t, H, T, M]
+        if self.gumbel == "always" or (self.gumbel == "train" and self.training):
+            logit = logit - torch.empty_like(logit, dtype=tiles.mass.dtype).exponential_().log()
+        weight = self.assign(logit / tau, tiles)
+        token = soft_pool(weight, x, tiles).to(x.dtype)  # [B, H, M, d]
+        y = tiles.merge_heads(soft_unpool(weight, self.update(token), tiles))  # [N, C]
+        return dropout(self.lin_out(y), self.dropout, self.training)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices}, "
+            f"gumbel={self.gumbel!r})"
+        )
