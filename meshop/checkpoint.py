@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,21 @@ def build(description: dict[str, Any]) -> Any:
         )
     except TypeError as error:
         raise InputError(f"{description['class']} cannot be built from this checkpoint: {error}") from error
+
+
+def from_config(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of a module that a configuration file chose: ``class_path`` and ``init_args`` (jsonargparse).
+
+    >>> from_config({"class_path": "torch.nn.Linear", "init_args": {"in_features": 2, "out_features": 3}})
+    {'class': 'torch.nn.Linear', 'args': {'in_features': 2, 'out_features': 3}}
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping) and "class_path" in value:
+            return from_config(value)
+        return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+    return {"class": choice["class_path"], "args": {k: plain(v) for k, v in choice.get("init_args", {}).items()}}
 
 
 def rebuildable(module: nn.Module, description: dict[str, Any] | None = None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The command line: ``meshop info | convert | train | evaluate | predict | render | demo``."""
+"""The command line: ``meshop info | convert | train | evaluate | predict | render | bench | demo``."""
 
 from __future__ import annotations
 
@@ -245,13 +245,14 @@ def train(options: Namespace) -> None:
     import torch
     from torch_geometric.loader import DataLoader
 
-    from meshop.checkpoint import build
+    from meshop.checkpoint import build, from_config
     from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
 
     recipe = Recipe(**{k: options[k] for k in Recipe.__dataclass_fields__})
     data = open_data(options)
     torch.manual_seed(recipe.seed)
-    description = _describe_model(options.model, data.spec)
+    description = from_config(options.model.as_dict())
+    description["args"] |= {"in_channels": data.spec.in_channels, "out_channels": data.spec.out_channels}
     model = build(description)
     surrogate = Surrogate(model, data.spec, data.pre_transform, recipe, description)
     parameters = sum(p.numel() for p in model.parameters())
@@ -386,7 +387,35 @@ def write_prediction(surrogate: Any, mesh: MeshData, out: Path, stem: str, pictu
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# demo
+# bench, demo
+
+
+def _bench_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--suite", type=str, default="real", help="a file of datasets/suites, or a YAML file")
+    parser.add_argument("--data", nargs="+", type=str, default=[], help="benchmarks of the suite (default: all)")
+    parser.add_argument("--models", nargs="+", type=str, default=[], help="models of the suite (default: all)")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[], help="instead of the suite's")
+    parser.add_argument("--minutes", type=float | None, default=None, help="of training a run, instead of the suite's")
+    parser.add_argument("--out", type=str, default="runs/bench", help="directory of the results")
+    parser.add_argument("--root", type=str, default="data", help="where the benchmarks' files lie, in ROOT/NAME")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--only-steps", action="store_true", help="measure the seconds of a step and train nothing")
+
+
+def bench_(options: Namespace) -> None:
+    """Compare models on benchmarks, each run with the same minutes of training; runs that are done are kept."""
+    from meshop.bench import bench, choose, read_suite, to_markdown
+
+    suite = read_suite(options.suite)
+    trials = choose(suite, options.data, options.models, options.seeds, options.minutes)
+    rows = bench(trials, options.out, options.root, options.device, options.only_steps)
+    if not rows:
+        return
+    command = f"meshop bench --suite {Path(options.suite).stem}"
+    command += "" if options.minutes is None else f" --minutes {options.minutes:g}"
+    report = Path(options.out) / "results.md"
+    report.write_text(to_markdown(rows, choose(suite, minutes=options.minutes), command))
+    print(f"results    {report}, {report.with_suffix('.csv')}")
 
 
 def _demo_arguments(parser: ArgumentParser) -> None:
@@ -446,6 +475,7 @@ VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], N
     "evaluate": (_evaluate_arguments, evaluate_, "meshop evaluate runs/a/checkpoints/best.ckpt"),
     "predict": (_predict_arguments, predict, "meshop predict runs/a/checkpoints/best.ckpt new.vtu --out predictions"),
     "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p"),
+    "bench": (_bench_arguments, bench_, "meshop bench --suite real --models CANO Transolver --out runs/real"),
     "demo": (_demo_arguments, demo, "meshop demo"),
 }
 
@@ -479,21 +509,6 @@ def _one_sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"{error.strerror or text}{f': {error.filename}' if error.filename else ''}"
     return f"{type(error).__name__}: {' '.join(text.split())} (--debug shows where)"
-
-
-def _describe_model(choice: Namespace, spec: Any) -> dict[str, Any]:
-    """What ``--model`` and its options say, with the channels that the data asks for; see ``meshop.checkpoint``."""
-    channels = {"in_channels": spec.in_channels, "out_channels": spec.out_channels}
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Namespace) and "class_path" in value:  # a module given to the model
-            return {
-                "class": value.class_path,
-                "args": {k: plain(v) for k, v in vars(value.get("init_args", {})).items()},
-            }
-        return value
-
-    return {"class": choice.class_path, "args": {k: plain(v) for k, v in vars(choice.init_args).items()} | channels}
 
 
 def _names(spec: Any) -> str:

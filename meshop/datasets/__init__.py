@@ -1,6 +1,6 @@
 """Data sets: benchmarks and a user's own directory of mesh files, as PyG data sets of packed meshes."""
 
-from meshop.datasets.cards import card
+from meshop.datasets.cards import card, suite
 from meshop.datasets.dataset import MeshDataset, statistics
 from meshop.datasets.elastic_block import ElasticBlock
 from meshop.datasets.folder import Folder, mesh_files, read_case
@@ -28,4 +28,5 @@ __all__ = [
     "mesh_files",
     "read_case",
     "statistics",
+    "suite",
 ]

@@ -1,10 +1,10 @@
-"""Where the card of a data set lies."""
+"""Where the card of a data set and the suites lie."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from meshop.data import InputError
+from meshop.data import InputError, did_you_mean
 
 
 def card(name: str) -> Path:
@@ -19,8 +19,30 @@ def card(name: str) -> Path:
     >>> (card("elastic_block") / "README.md").read_text().splitlines()[0]
     '# Elastic block'
     """
-    package = Path(__file__).parents[1]
-    for place in (package.parent / "datasets" / name, package / "cards" / name):
+    for place in (directory / name for directory in _places()):
         if (place / "README.md").is_file():
             return place
     raise InputError(f"There is no data card of the name '{name}'")
+
+
+def suite(name: str) -> Path:
+    """The file ``datasets/suites/NAME.yaml``, a comparison for ``meshop bench``.
+
+    Raises:
+        InputError: there is no suite of that name; the message lists those there are.
+
+    >>> suite("real").name
+    'real.yaml'
+    """
+    files = {f.stem: f for place in _places() for f in sorted((place / "suites").glob("*.yaml"))}
+    if name not in files:
+        known = ", ".join(files)
+        raise InputError(
+            f"There is no suite '{name}'{did_you_mean(name, list(files))}; there are {known}, or a YAML file"
+        )
+    return files[name]
+
+
+def _places() -> list[Path]:
+    package = Path(__file__).parents[1]
+    return [package / "cards", package.parent / "datasets"]
