@@ -1,9 +1,14 @@
 """Each example runs as a user would run it, and gives the number that its documentation promises."""
 
+import csv
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import skfem
+import torch
+from skfem.models.poisson import laplace, unit_load
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -32,3 +37,38 @@ def test_pyg_stack(tmp_path: Path) -> None:
 def test_own_meshes(tmp_path: Path) -> None:
     assert importlib.import_module("own_meshes").main(str(tmp_path)) < 0.1
     assert (tmp_path / "new_pred.png").stat().st_size > 10_000
+
+
+def test_refinement(tmp_path: Path) -> None:
+    example = importlib.import_module("refinement")
+    corners = [np.array([a, b]) for a in np.linspace(0.1, 0.6, 5) for b in np.linspace(0.1, 0.6, 5)]
+    meshes = [example.grid(corner, 200, "moved") for corner in corners]
+    solutions = []
+    for mesh in meshes:
+        basis = skfem.Basis(mesh, skfem.ElementTriP1())
+        system = 0.1 * laplace.assemble(basis), unit_load.assemble(basis)
+        solutions.append(skfem.solve(*skfem.condense(*system, D=mesh.boundary_nodes())))
+    x, y = torch.tensor(np.stack([mesh.p for mesh in meshes], axis=2)).float()
+    u, mu = torch.tensor(np.stack(solutions, axis=1)).float(), torch.tensor(np.stack(corners)).float()
+    file = {"x": x, "y": y, "u": u, "mu": mu, "triang": torch.from_numpy(meshes[0].t.T.astype(np.int64))}
+    torch.save(file, tmp_path / "holed_poisson.pt")
+
+    # Linear elements of this size are 4 % off the truth that the example takes.
+    holes = example.HoledPoisson(tmp_path / "data", path=tmp_path / "holed_poisson.pt")
+    tests = list(example.remeshed(holes))
+    for own, (name, same) in zip(holes.split("test"), tests[::11], strict=True):
+        assert name == "file"
+        assert torch.equal(own.point_data["boundary"].bool(), same.point_data["boundary"])
+        assert 0.01 < (own.point_data["u"] - same.point_data["u"]).norm() / same.point_data["u"].norm() < 0.06
+    for _, mesh in tests:
+        assert float(mesh.measure.sum()) == pytest.approx(1 - 0.3**2, rel=1e-6)
+        assert torch.equal(mesh.point_data["boundary"], mesh.point_data["distance"] < 1e-6)
+
+    worst = example.main(str(tmp_path / "holed_poisson.pt"), str(tmp_path), inputs=("distance",), epochs=12)
+    with (tmp_path / "refinement.csv").open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    ratio = {(row["measure"], row["mesh"]): float(row["ratio"]) for row in rows}
+    assert len(ratio) == 22
+    assert ratio["0", "moved x 1"] == ratio["1", "moved x 1"] == 1  # here the file's meshes are these
+    assert worst == pytest.approx(max(r for (measure, _), r in ratio.items() if measure == "1"), abs=0.01)
+    assert 1.5 * worst < max(r for (measure, _), r in ratio.items() if measure == "0")
