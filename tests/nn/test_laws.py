@@ -100,18 +100,14 @@ cube = partial(random_grid, shape=(3, 4, 2))
 SIGMA: dict[str, Any] = {"heads": 2, "num_slices": C, "modes": (3, 3)}
 GRID = ("order",)  # on a grid the order of the nodes means something
 
-torch.manual_seed(1)  # float32 comes close to the tolerances
+torch.manual_seed(0)  # float32 comes close to the tolerances
 # module, graphs, laws that do not apply
 CASES: dict[str, tuple[nn.Module, Make, tuple[str, ...]]] = {
     "BiMamba2-tokens": (BiMamba2(C, 4), sequences, ("memory",)),
     "Block": (Block(PhysicsAttention(C, heads=2, num_slices=C), C), random_graph, ()),
     "Block-SAGEConv": (Block(SAGEConv(C, C), C), random_graph, ("measure",)),  # SAGEConv has no measure
     "ClusterAttention": (ClusterAttention(C, heads=2, num_clusters=C), random_graph, ()),
-    "ClusterAttention-sum": (
-        ClusterAttention(C, heads=2, num_clusters=C, aggr="sum"),
-        random_graph,
-        ("batch",),  # its logits grow with the mesh, too large for float32 at 5,000 nodes
-    ),
+    "ClusterAttention-sum": (ClusterAttention(C, heads=2, num_clusters=C, aggr="sum"), random_graph, ()),
     "ClusterAttention-grid": (ClusterAttention(C, heads=2, num_clusters=C, grid_dim=2), random_grid, GRID),
     "EideticAttention": (EideticAttention(C, heads=2, num_slices=C), random_graph, ()),
     "FeedForward": (FeedForward(C, 2 * C, 3), random_graph, ()),
