@@ -163,7 +163,7 @@ def bench(
         trials = list({(t.benchmark, t.model): t for t in trials}.values())
         left = [t for t in trials if not any(_same_step(row, t) for row in steps)]
     else:
-        left = [t for t in trials if not any(_is_of(row, t) and not row["error"] for row in results)]
+        left = [t for t in trials if not any(_same_run(row, t) and not row["error"] for row in results)]
     log.info("%d of %d are done", len(trials) - len(left), len(trials))
     for trial in left:
         row = {"benchmark": trial.benchmark, "model": trial.model}
@@ -180,12 +180,13 @@ def bench(
             errors = ", ".join(f"{k} {v}" for k, v in numbers.items() if k.startswith("relative_l2:"))
             log.info("%s, seed %d: %s after %s s", trial, trial.seed, errors, numbers["seconds"])
         except Exception as error:
-            numbers = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+            kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+            numbers = {"error": f"{kind}{' '.join(str(error).split())}"}
             log.info("%s, seed %d failed: %s", trial, trial.seed, numbers["error"])
             if only_steps:
                 continue
         row |= {"seed": str(trial.seed), "minutes": f"{trial.minutes:g}", "settings": trial.settings, "error": ""}
-        results = [*(r for r in results if not _is_of(r, trial)), row | numbers]
+        results = [*(r for r in results if not _same_run(r, trial)), row | numbers]
         _write(out / "results.csv", results)
     return results
 
@@ -279,46 +280,55 @@ class Memory(pl.Callback):
 
 
 def to_markdown(rows: Sequence[Row], trials: Sequence[Trial], command: str = "meshop bench") -> str:
-    """A table a benchmark with the mean and deviation over seeds, the best in bold; under it how it was made."""
-    text = ""
+    """A table a benchmark with the mean and deviation over seeds, the best in bold; under it how it was made.
+
+    Only rows with the settings and the budget of the trials are taken, of any seed.
+    """
+    parts = []
     for benchmark in dict.fromkeys(t.benchmark for t in trials):
-        own = [t for t in trials if t.benchmark == benchmark]
-        found = {t.model: [r for r in rows if _is_of(r, dataclasses.replace(t, seed=int(r["seed"])))] for t in own}
-        done = {model: [r for r in runs if not r["error"]] for model, runs in found.items()}
-        some = [r for runs in done.values() for r in runs]
-        if not some:
-            continue
-        errors = list(dict.fromkeys(k for r in some for k, v in r.items() if k.startswith("relative_l2:") and v))
-        best = {k: min(_mean(runs, k) for runs in done.values() if runs) for k in errors}
-        text += f"## {benchmark}\n\n"
-        text += f"| model | {' | '.join(k.partition(':')[2] for k in errors)} "
-        text += "| parameters | ms a step | epochs | memory, GB |\n" + "|---" * (len(errors) + 5) + "|\n"
-        for model, runs in done.items():
-            if not runs:
-                reason = f"failed: {found[model][0]['error']}" if found[model] else "not run"
-                text += f"| {model} | {reason} {'|' * (len(errors) + 4)}\n"
-                continue
-            cells = []
-            for k in errors:
-                cell = _spread([float(r[k]) for r in runs])
-                cells.append(f"**{cell}**" if _mean(runs, k) == best[k] else cell)
-            memory = f"{max(float(r['training_memory_gb']) for r in runs):.2f}" if runs[0]["training_memory_gb"] else ""
+        own = {t.model: t for t in trials if t.benchmark == benchmark}
+        found = {model: [r for r in rows if _comparable(r, t)] for model, t in own.items()}
+        done = [r for runs in found.values() for r in runs if not r["error"]]
+        if done:
+            minutes = next(iter(own.values())).minutes
+            parts += [f"## {benchmark}", _table(found), f"{_origin(done, minutes)}; `{command}`."]
+    return "\n\n".join([*parts, ""]).rstrip("\n") + "\n"
+
+
+def _table(found: Mapping[str, Sequence[Row]]) -> str:
+    """The runs of each model as a table in Markdown."""
+    done = {model: [r for r in runs if not r["error"]] for model, runs in found.items()}
+    first = next(runs[0] for runs in done.values() if runs)
+    fields = [k.partition(":")[2] for k, value in first.items() if k.startswith("relative_l2:") and value]
+    best = {f: min(_mean(runs, f"relative_l2:{f}") for runs in done.values() if runs) for f in fields}
+    lines = [["model", *fields, "parameters", "ms a step", "epochs", "memory, GB"]]
+    lines += [["---"] * len(lines[0])]
+    for model, runs in done.items():
+        failed = [r["error"] for r in found[model] if r["error"]]
+        if not runs:
+            cells = [model, f"failed: {failed[0]}" if failed else "not run"]
+        else:
+            cells = [f"{model} ({len(failed)} more failed)" if failed else model]
+            for f in fields:
+                text = _spread([float(r[f"relative_l2:{f}"]) for r in runs])
+                cells.append(f"**{text}**" if _mean(runs, f"relative_l2:{f}") == best[f] else text)
             cells += [f"{int(runs[0]['parameters']):,}", f"{1e3 * float(runs[0]['seconds_a_step']):.1f}"]
-            failed = len(found[model]) - len(runs)
-            text += f"| {model}{f' ({failed} of {len(found[model])} seeds failed)' if failed else ''} | "
-            text += f"{' | '.join([*cells, runs[0]['epochs'], memory])} |\n"
-        seeds = sorted({int(r["seed"]) for r in some})
-        reference = ", ".join(
-            f"{k.partition(':')[2]} {_mean(some, k):.3g}"
-            for k in some[0]
-            if k.startswith("mean_predictor:") and some[0][k]
-        )
-        text += f"\nTest relative L2; {own[0].minutes:g} minutes a run; seeds {', '.join(map(str, seeds))}"
-        text += ", mean ± deviation over seeds. " if len(seeds) > 1 else ". "
-        text += f"The mean of the training set has {reference}.\n"
-        text += f"{_span(r['date'] for r in some)}; {'; '.join(sorted({r['machine'] for r in some}))}; "
-        text += f"torch {', '.join(sorted({r['torch'] for r in some}))}; `{command}`.\n\n"
-    return text.rstrip("\n") + "\n"
+            cells += [runs[0]["epochs"], max((r["training_memory_gb"] for r in runs), key=lambda v: float(v or 0))]
+        lines.append(cells + [""] * (len(lines[0]) - len(cells)))
+    lines.append(
+        ["mean of the training set", *(f"{float(first[f'mean_predictor:{f}']):.4f}" for f in fields), *[""] * 4]
+    )
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _origin(done: Sequence[Row], minutes: float) -> str:
+    """What the numbers are, when and on what they were made."""
+    dates, machines, torches = (sorted({r[k] for r in done}) for k in ("date", "machine", "torch"))
+    seeds = sorted({int(r["seed"]) for r in done})
+    which = f"mean ± deviation of seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    budget = f"{minutes:g} minutes of training a run, {which}"
+    return f"Test relative L2; {budget}; {days}; {'; '.join(machines)}; torch {', '.join(torches)}"
 
 
 def _open(trial: Trial, root: Path) -> MeshDataset:
@@ -361,8 +371,12 @@ def _known(name: str, names: list[str], what: str) -> None:
         raise InputError(f"There is no {what} '{name}'{did_you_mean(name, names)}; there are {', '.join(names)}")
 
 
-def _is_of(row: Row, trial: Trial) -> bool:
-    return _same_step(row, trial) and row["seed"] == str(trial.seed) and row["minutes"] == f"{trial.minutes:g}"
+def _same_run(row: Row, trial: Trial) -> bool:
+    return _comparable(row, trial) and row["seed"] == str(trial.seed)
+
+
+def _comparable(row: Row, trial: Trial) -> bool:
+    return _same_step(row, trial) and row["minutes"] == f"{trial.minutes:g}"
 
 
 def _same_step(row: Row, trial: Trial) -> bool:
@@ -405,15 +419,10 @@ def _mean(rows: Sequence[Row], key: str) -> float:
 
 
 def _spread(values: Sequence[float]) -> str:
-    """Mean and, of several, standard deviation, with as many digits as these say something.
+    """Mean and, of several, standard deviation.
 
     >>> _spread([0.0511, 0.0499]), _spread([0.25])
     ('0.0505 ± 0.0008', '0.2500')
     """
     mean = statistics.fmean(values)
     return f"{mean:.4f} ± {statistics.stdev(values):.4f}" if len(values) > 1 else f"{mean:.4f}"
-
-
-def _span(dates: Any) -> str:
-    first, *_, last = sorted({*dates}) * 2
-    return first if first == last else f"{first} to {last}"
