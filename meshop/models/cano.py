@@ -18,6 +18,8 @@ class CANO(nn.Module):
 
     See :class:`~meshop.nn.ClusterAttention` for the operator, its differences from the paper, and when to sum.
 
+    Time is O(L (N C² + N K C)), memory O(L (N C + N H K)) in training.
+
     Args:
         in_channels: size of x, coordinates included.
         hidden_channels: width C.

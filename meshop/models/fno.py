@@ -24,6 +24,9 @@ class FNO(nn.Module):
        Transolver's authors; theirs are a linear map and 128 wide.
     2. Those of :class:`~meshop.nn.SpectralConv`.
 
+    Time is O(L (N C (2^d + C) + n C log n + n_K C²)), memory O(L (N + n) C) in training, for n grid points and n_K kept
+    frequencies.
+
     Args:
         in_channels: size of x, coordinates included.
         hidden_channels: width C.

@@ -37,6 +37,8 @@ class LaMO(nn.Module):
     slices), because it is made after the others have been initialised; here it is that of the family, as it is in
     their unshared variant.
 
+    Time is O(L (N C² + N M C)), memory O(L (N C + N H M)) in training, beside the cores' on M tokens.
+
     Args:
         in_channels: size of x, coordinates included.
         hidden_channels: width C.
@@ -123,7 +125,8 @@ class LaMO(nn.Module):
         ``LaMO_Structured_Mesh_2D_shared``. Their ``x, fx`` make our x, side by side.
 
         All sizes are read from the weights. Where their structured model has fields beside the coordinates, it never
-        adds its placeholder; here it is then zero. The scan of ``LaMO_Structured_Mesh_2D_unshared`` is not mapped.
+        adds its placeholder; here it is then zero. The weights of ``LaMO_Structured_Mesh_2D_unshared`` are not read:
+        the file with its scan, ``mamba_2D_v1.py``, is missing in the authors' repository, and with it the names.
 
         Args:
             state_dict: the weights, as ``torch.load`` gives them.

@@ -20,26 +20,29 @@ class LaMOGrid(nn.Module):
     Patches of p x p nodes are the latent nodes,
 
     .. math::
-        h &= \mathrm{LN}(\mathrm{patchify}(x)) + e \\
+        h &= \mathrm{LN}(\mathrm{patchify}(x + c)) + e \\
         h &\leftarrow h + \mathrm{SS2D}(\mathrm{LN}(h)), \quad
         h \leftarrow h + \mathrm{FFN}(\mathrm{LN}(h)) \qquad (L \text{ times}) \\
         u &= \mathrm{unpatchify}(\mathrm{LN}(h) + b)
 
-    with a learned vector :math:`e` for each patch; see :class:`~meshop.nn.SS2D`. Patchify and unpatchify are
+    with a learned vector :math:`e` for each patch and one of two numbers, :math:`c`, for the coordinates, which come
+    first in x; see :class:`~meshop.nn.SS2D`. Patchify and unpatchify are
     a convolution and a transposed one with stride p.
 
     Differences from the authors' code:
 
     1. Their maps to and from patches start at N(0, 1), which multiplies the output by :math:`\sqrt{C}`; here all linear
        maps start as in the Transolver family.
-    2. Their placeholder of two numbers, which is added only where there are no fields beside the coordinates and is
-       dead elsewhere, is left out: their published counts are ours and 2 more.
+    2. Their placeholder :math:`c` is added only where there are no fields beside the coordinates, and is dead
+       elsewhere; here it is always added, and starts at zero.
 
     Settings of theirs, with ``hidden_channels`` 64 for Darcy (shape (88, 88), 1,145,986 parameters) and 256 for
     Navier-Stokes (shape (64, 64), 10,061,314), are ``num_layers`` 8, ``patch_size`` 2 and ``ffn_ratio`` 4.
 
+    Time is O(L n C (C + S)), memory O(L n (C + S)) in training, for n = N / p² patches and state size S.
+
     Args:
-        in_channels: size of x, coordinates included.
+        in_channels: size of x, the two coordinates first.
         hidden_channels: width C.
         num_layers: number of blocks L, at least one.
         out_channels: size of the output.
@@ -54,8 +57,8 @@ class LaMOGrid(nn.Module):
         - **output:** [N, out_channels]
 
     Raises:
-        InputError: ``num_layers`` is zero; ``shape`` is no multiple of ``patch_size``; the nodes are no such grid, or a
-            larger one.
+        InputError: ``num_layers`` is zero; there are no two coordinates; ``shape`` is no multiple of ``patch_size``; the
+            nodes are no such grid, or a larger one.
 
     >>> LaMOGrid(3, 16, 2, 1, shape=(8, 8))(torch.ones(35, 3), shape=(5, 7)).shape
     torch.Size([35, 1])
@@ -75,6 +78,8 @@ class LaMOGrid(nn.Module):
         super().__init__()
         if num_layers < 1:
             raise InputError(f"Expected at least one layer (got {num_layers})")
+        if in_channels < 2:
+            raise InputError(f"Expected two coordinates at least as in_channels (got {in_channels})")
         if len(shape) != 2 or any(n % patch_size for n in shape):
             raise InputError(f"Expected a 2-D shape in multiples of the patch size {patch_size} (got {tuple(shape)})")
         self.in_channels = in_channels
@@ -85,6 +90,7 @@ class LaMOGrid(nn.Module):
         self.patch_size = patch_size
         self.ffn_ratio = ffn_ratio
         self.patches = tuple(n // patch_size for n in shape)
+        self.placeholder = nn.Parameter(torch.empty(2))
         self.patchify = nn.Conv2d(in_channels, hidden_channels, patch_size, stride=patch_size)
         self.norm1 = nn.LayerNorm(hidden_channels)
         self.embedding = nn.Parameter(torch.empty(self.patches[0] * self.patches[1], hidden_channels))
@@ -108,7 +114,7 @@ class LaMOGrid(nn.Module):
             reset(layer)
         for weight in (self.patchify.weight, self.unpatchify.weight):
             nn.init.trunc_normal_(weight, std=0.02)
-        for bias in (self.embedding, self.bias):
+        for bias in (self.placeholder, self.embedding, self.bias):
             nn.init.zeros_(bias)
 
     def forward(
@@ -120,6 +126,7 @@ class LaMOGrid(nn.Module):
     ) -> Tensor:
         if x.size(-1) != self.in_channels:
             raise InputError(f"Expected x with {self.in_channels} channels (got {x.size(-1)})")
+        x = x + pad(self.placeholder, (0, self.in_channels - 2))
         grid, order = rows_to_grid(x, 2, batch, batch_size, shape)  # [B, F, n1, n2]
         n1, n2 = grid.shape[2:]
         if n1 > self.shape[0] or n2 > self.shape[1]:
@@ -169,6 +176,7 @@ class LaMOGrid(nn.Module):
         ratio = size["ffn"][0] // channels
         model = cls(features, channels, layers, size["out"][1], shape, patch_size, ratio, mixer)
         names = {
+            "placeholder": ["placeholder"],
             "patchify.weight": ["patch_embed1.WE"],
             "patchify.bias": ["patch_embed1.bE"],
             "norm1": ["patch_embed1.layer_norm"],
@@ -193,7 +201,9 @@ class LaMOGrid(nn.Module):
                 f"{block}.mixer.norm": [f"{theirs}.hydra.out_norm"],
                 f"{block}.mixer.lin_out": [f"{theirs}.hydra.out_proj"],
             }
-        load_authors(model, {k: v for k, v in state_dict.items() if k != "placeholder"}, names)
+        load_authors(model, state_dict, names)
+        if features > 2:
+            nn.init.zeros_(model.placeholder)
         return model
 
     def __repr__(self) -> str:

@@ -16,6 +16,8 @@ class LinearNO(nn.Module):
 
     See :class:`~meshop.nn.LinearAttentionNO` for the operator and what the paper leaves open.
 
+    Time is O(L (N C² + N M C)), memory O(L (N C + N H M)) in training.
+
     Args:
         in_channels: size of x, coordinates included.
         hidden_channels: width C.

@@ -20,6 +20,8 @@ class Transolver(nn.Module):
 
     See :class:`~meshop.nn.PhysicsAttention` for the operator and its differences from the authors' code.
 
+    Time is O(L (N C² + N M C)), memory O(L (N C + N H M)) in training.
+
     Args:
         in_channels: size of x, coordinates included.
         hidden_channels: width C.

@@ -20,19 +20,30 @@ def read() -> tuple[dict[str, Tensor], dict[str, Any]]:
     [("Darcy", 3, 64, (88, 88), 1_145_986), ("Navier-Stokes", 12, 256, (64, 64), 10_061_314)],
 )
 def test_published_parameter_counts(name, features, channels, shape, published):
-    dead = 2  # the authors' placeholder, which their forward does not use where there are fields
-    assert sum(p.numel() for p in LaMOGrid(features, channels, 8, 1, shape).parameters()) + dead == published
+    assert sum(p.numel() for p in LaMOGrid(features, channels, 8, 1, shape).parameters()) == published
 
 
 def test_equals_the_authors_code():
     weights, vector = read()
     model = LaMOGrid.from_authors(weights, shape=(8, 12)).double()
-    assert sum(p.numel() for p in model.parameters()) + 2 == sum(w.numel() for w in weights.values())
+    assert sum(p.numel() for p in model.parameters()) == sum(w.numel() for w in weights.values())
     x, expected = torch.cat([vector["inputs"]["pos"], vector["inputs"]["x"]], dim=-1), vector["output"]
     batch = torch.arange(2).repeat_interleave(63)
     order = batch[torch.randperm(126)].argsort(stable=True).argsort()  # mixes the graphs, keeps the order of each
     out = model(x.flatten(0, 1)[order], batch=batch[order], shape=(7, 9))
     assert (out - expected.flatten(0, 1)[order]).abs().max() <= 1e-8 * expected.std(1).mean()
+
+
+def test_the_placeholder_is_added_where_there_are_only_coordinates():
+    weights, _ = read()
+    x = torch.randn(96, 2, dtype=torch.float64)
+    with_fields = LaMOGrid.from_authors(weights, (8, 12))
+    assert with_fields.placeholder.tolist() == [0, 0]
+    weights["patch_embed1.WE"] = weights["patch_embed1.WE"][:, :2]
+    shift = torch.tensor([0.5, -2.0], dtype=torch.float64)
+    moved = LaMOGrid.from_authors(weights | {"placeholder": shift}, (8, 12)).double()
+    still = LaMOGrid.from_authors(weights | {"placeholder": 0 * shift}, (8, 12)).double()
+    assert torch.equal(moved(x, shape=(8, 12)), still(x + shift, shape=(8, 12)))
 
 
 def test_blocks_are_initialised_apart():
@@ -62,6 +73,8 @@ def test_from_authors_lists_what_is_missing_and_unknown():
 def test_errors():
     with pytest.raises(InputError, match="at least one layer"):
         LaMOGrid(3, 16, 0, 1, (4, 4))
+    with pytest.raises(InputError, match="two coordinates at least"):
+        LaMOGrid(1, 16, 1, 1, (4, 4))
     with pytest.raises(InputError, match="multiples of the patch size 2"):
         LaMOGrid(3, 16, 1, 1, (4, 5))
     model = LaMOGrid(3, 16, 1, 1, (4, 4))
