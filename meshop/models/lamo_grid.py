@@ -57,8 +57,8 @@ class LaMOGrid(nn.Module):
         - **output:** [N, out_channels]
 
     Raises:
-        InputError: ``num_layers`` is zero; there are no two coordinates; ``shape`` is no multiple of ``patch_size``; the
-            nodes are no such grid, or a larger one.
+        InputError: ``num_layers`` is zero; there are no two coordinates; ``shape`` is no multiple of ``patch_size``;
+            the nodes are no such grid, or a larger one.
 
     >>> LaMOGrid(3, 16, 2, 1, shape=(8, 8))(torch.ones(35, 3), shape=(5, 7)).shape
     torch.Size([35, 1])
