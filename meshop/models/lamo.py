@@ -21,8 +21,9 @@ class LaMO(nn.Module):
         h \leftarrow h + \mathrm{FFN}(\mathrm{LN}(h)) \qquad (L \text{ times}) \\
         u &= W\, \mathrm{LN}(h)
 
-    See :class:`~meshop.nn.LatentSSM` for the operator and its differences from the authors' code, and
-    :class:`LaMOGrid` for their variant with patches on regular grids. Their settings:
+    See :class:`~meshop.nn.LatentSSM` for the operator and its differences from the authors' code, its cores
+    :class:`~meshop.nn.Hydra` and :class:`~meshop.nn.BiMamba2`, and :class:`LaMOGrid` for their variant with patches on
+    regular grids. Their settings:
 
     ============ ========== ================================================================= =========
     task         ``shared`` ``mixer``                                                         parameters

@@ -10,7 +10,8 @@ from meshop.nn.ssd import Discretization, ssd
 
 
 class BiMamba2(nn.Module):
-    r"""Mamba-2 along the tokens and against them, the core of LaMO's unshared structured variant.
+    r"""`"Transformers are SSMs" (Mamba-2) <https://arxiv.org/abs/2405.21060>`_ along the tokens and against them, the
+    core of LaMO's unshared structured variant.
 
     With :math:`(z, v, \delta) = W_{in} x` and, for either direction :math:`k` (the second on flipped tokens),
     :math:`(u, B, C) = \mathrm{SiLU}(\mathrm{conv}_k(v))`, a depthwise convolution that looks back only,
@@ -31,7 +32,8 @@ class BiMamba2(nn.Module):
        :math:`\bar B = \Delta B`.
     3. What the directions do not share is held in one tensor, first forward, then backward.
 
-    Time is O(M C (C + N) + M Q C) for M tokens, state size N and chunks of Q = min(M, 128) tokens.
+    Time is O(M C (C + N + Q)), memory O(M (C + N + H Q)), for M tokens, state size N, H heads and chunks of Q ≤ 128
+    tokens.
 
     Args:
         channels: size C of the tokens.

@@ -17,6 +17,8 @@ class ConditionalPositionEncoding(nn.Module):
     tells the border from the interior, or its counterpart with a continuous kernel on graphs,
     :class:`DepthwiseGraphConv`. There is no norm.
 
+    Time is O(N C), memory O(N C), beside the convolution's.
+
     Args:
         local: from [N, C] to [N, C].
 

@@ -20,7 +20,7 @@ class DepthwiseGraphConv(nn.Module):
     layer independent of the unit of the coordinates and of the size of the cells; the measure :math:`\mu` (1 without),
     of the splitting of nodes. A node without neighbours keeps the first two terms.
 
-    Time is O(N C + E (h + C)) with h the width of the perceptron, memory O(E (h + C)).
+    Time is O(N C + E h C), memory O(E (h + C)), for E edges and a perceptron h wide.
 
     Args:
         channels: size C of input and output.

@@ -35,7 +35,7 @@ class FactorizedSpectralConv(nn.Module):
     3. The output always has the size of the input, odd sizes included.
     4. Transforms run in float32 at least, whatever autocast says.
 
-    Time is O(N C d log n + C C' sum_a N K_a / n_a), memory O(N C).
+    Time is O(N C log N + N C C' sum_a K_a / n_a), memory O(N (C + C')), for n_a nodes along axis a.
 
     Args:
         in_channels: size C of the input.

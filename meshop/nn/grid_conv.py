@@ -9,8 +9,13 @@ from meshop.nn.grid import grid_to_rows, rows_to_grid
 class GridConv(nn.Module):
     r"""A convolution over nodes that form a grid; the zero padding keeps their number.
 
-    Nodes are in row-major order (``indexing="ij"``): node :math:`i\, n_2 + j` of a graph is entry :math:`(i, j)`. Every
-    graph of a batch is a grid of the same shape.
+    .. math::
+        y_i = b + \sum_{\lVert k \rVert_\infty \le \lfloor s / 2 \rfloor} W_k\, x_{i + k}
+
+    for a kernel of size :math:`s`, with :math:`x = 0` outside. Nodes are in row-major order (``indexing="ij"``): node
+    :math:`i\, n_2 + j` of a graph is entry :math:`(i, j)`. Every graph of a batch is a grid of the same shape.
+
+    Time is O(s^d N C C' / groups), memory O(N (C + C')).
 
     Args:
         in_channels: size of the input.

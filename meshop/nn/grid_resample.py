@@ -15,7 +15,9 @@ GRID_ARGUMENTS = ("batch", "batch_size", "shape")
 
 
 class GridResample(nn.Module):
-    r"""A layer for grids on nodes that form none: nodes to a regular latent grid, the layer there, and back.
+    r"""A layer for grids on nodes that form none: nodes to a regular latent grid, the layer there, and back, as in
+    `"Fourier Neural Operator with Learned Deformations for PDEs on General Geometries" (Geo-FNO)
+    <https://arxiv.org/abs/2207.05209>`_ and `"Geometry-Informed Neural Operator" <https://arxiv.org/abs/2309.00583>`_.
 
     .. math::
         y = R\bigl( \mathrm{operator}( S x ) \bigr)
@@ -45,8 +47,8 @@ class GridResample(nn.Module):
     :class:`Block`, or with a map of the nodes beside it, as in :class:`GridSpectralConv`. Nodes that form a grid
     already (``shape``) go straight through the operator.
 
-    Time is O(2^d N C) and O(C) for each grid point, without neighbour search; memory O(N C). A kernel that reaches
-    further has (2 reach)^d terms in place of 2^d.
+    Time is O(2^d N C + n C), memory O((N + n) C), for n grid points, beside the operator's. There is no neighbour
+    search; a kernel that reaches further has (2 reach)^d terms in place of 2^d.
 
     Args:
         operator: layer for grids, such as :class:`SpectralConv` or :class:`GridConv`: takes x, and by name what it

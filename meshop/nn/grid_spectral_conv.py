@@ -7,7 +7,9 @@ from meshop.nn.spectral_conv import SpectralConv
 
 
 class GridSpectralConv(nn.Module):
-    r"""The Fourier layer of FNO on any mesh: a spectral convolution on a latent grid, a linear map on the nodes.
+    r"""The layer of the `"Fourier Neural Operator for Parametric Partial Differential Equations"
+    <https://arxiv.org/abs/2010.08895>`_ on any mesh: a spectral convolution on a latent grid, a linear map on
+    the nodes.
 
     .. math::
         y = R\, K\, S\, x + W x + b
@@ -17,7 +19,7 @@ class GridSpectralConv(nn.Module):
     form a grid (``shape``) it is exactly FNO's layer without its activation. For another convolution, kernel or
     deformation use :class:`GridResample` itself, where a residual goes around it.
 
-    Time is O(2^d N C + n (C log n + C C')) with n the points of the grid, memory O((N + n) C).
+    Time is O(N C (2^d + C') + n C log n + n_K C C'), memory O((N + n) C), for n grid points and n_K kept frequencies.
 
     Args:
         in_channels: size C of the input.

@@ -30,7 +30,8 @@ class Hydra(nn.Module):
     2. ``discretization="zoh"`` is the rule of LaMO's paper; its code, and the default here, takes
        :math:`\bar B = \Delta B`.
 
-    Time is O(M C (C + N) + M Q C) for M tokens, state size N and chunks of Q = min(M, 128) tokens.
+    Time is O(M C (C + N + Q)), memory O(M (C + N + H Q)), for M tokens, state size N, H heads and chunks of Q ≤ 128
+    tokens.
 
     Args:
         channels: size C of the tokens.

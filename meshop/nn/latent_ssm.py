@@ -39,7 +39,7 @@ class LatentSSM(nn.Module):
        scans them along the Hilbert curve through their centroids instead, so that neighbours in the sequence are
        neighbours in space; it needs ``pos`` and carries no gradient.
 
-    Time is O(N C² + N M C) and that of the core on M tokens, memory O(N C + N H M).
+    Time is O(N C² + N M C), memory O(N C + N H M), beside the core's on M tokens.
 
     Args:
         channels: size C of input and output.

@@ -34,7 +34,7 @@ class SpectralConv(nn.Module):
     4. Weights are pairs of real numbers, which optimisers and AMP treat like any other weight.
     5. The transform has the norm ``"ortho"``, which changes nothing: the factors of both directions cancel.
 
-    Time is O(N C log N + N_K C C') with N_K the number of kept frequencies, memory O(N C).
+    Time is O(N (C + C') log N + N_K C C'), memory O(N (C + C')), for N_K kept frequencies.
 
     Args:
         in_channels: size C of the input.

@@ -33,7 +33,7 @@ class SS2D(nn.Module):
     3. ``discretization="zoh"`` is the rule of the paper; their code, and the default here, takes
        :math:`\bar B = \Delta B`.
 
-    Time is O(N C (C + S) + N Q C) for N nodes, state size S and chunks of Q = 64 nodes.
+    Time is O(N C (C + S + Q)), memory O(N (C + S + H Q)), for state size S, H heads, chunks of Q ≤ 128 nodes.
 
     Args:
         channels: size C of input and output.
