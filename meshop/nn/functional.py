@@ -65,7 +65,8 @@ def call(module: nn.Module, data: Data) -> Any:
     """Call a module on a ``Data`` or ``Batch``, filling the arguments of its ``forward`` by name.
 
     ``batch_size`` is the number of graphs, ``shape`` the grid all of them share, ``input`` (torch's own layers) the
-    key ``x``; every other argument is the key of its name. Optional arguments that the data does not have are left out.
+    key ``x``, ``data`` the data itself; every other argument is the key of its name. Optional arguments that the data
+    does not have are left out.
 
     Raises:
         InputError: the data lacks a key that the module needs, or a batch holds grids of different shapes.
@@ -130,6 +131,8 @@ def argument(data: Data, name: str) -> Any:
     """What :func:`call` gives to an argument, ``None`` where the data does not have it."""
     if name == "batch_size":
         return data.num_graphs if "batch" in data else None
+    if name == "data":
+        return data
     name = "x" if name == "input" else name
     value = data.get(name)
     if name == "shape" and "batch" in data and value is not None:  # a batch has a list of shapes

@@ -37,5 +37,10 @@ class SliceAttention(nn.Module):
         q, k, v = self.lin_qkv(x).chunk(3, dim=-1)
         return scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
 
+    def matrix(self, x: Tensor) -> Tensor:
+        """The softmax of the formula [B, H, M, M], without dropout; its rows sum to one."""
+        q, k, _ = self.lin_qkv(x).chunk(3, dim=-1)
+        return (q @ k.mT / self.channels**0.5).softmax(-1)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels})"
