@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import csv
 import inspect
+import re
+import runpy
+import textwrap
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from torch import nn
 
 import meshop.models
 import meshop.nn
+from meshop.data import InputError
 from meshop.io import FORMATS
-from meshop.nn.functional import argument_names
+from meshop.nn.functional import argument_names, call
+from meshop.testing import LAWS, Make
+
+TESTS = Path(__file__).parents[1] / "tests"
+Cases = dict[str, tuple[nn.Module, Make, tuple[str, ...]]]  # module, graphs, laws that do not apply
 
 
 def write(folder: Path) -> None:
@@ -25,30 +38,198 @@ def write(folder: Path) -> None:
 
 
 def operators() -> str:
-    """A row for everything in ``meshop.nn`` and ``meshop.models``."""
-    lines = [
-        "# Operators",
-        "",
-        "Made from `meshop.nn.__all__` and `meshop.models.__all__`. All take ragged batches; the laws of",
-        "{mod}`meshop.testing` are checked for every row.",
-        "",
-        "```{eval-rst}",
-        ".. list-table::",
-        "   :header-rows: 1",
-        "",
+    """Tables of the operators, models and building blocks, from the code, its docstrings and its tests."""
+    layers, models = (
+        [cls for name in module.__all__ if inspect.isclass(cls := getattr(module, name))]
+        for module in (meshop.nn, meshop.models)
+    )
+    mixers, tested = [cls for cls in layers if cost(cls)], cases()
+    head = ["what it is", "equation", "graphs", "needs edges", "needs positions", "cost", "parameters", "checks"]
+    return (
+        INTRODUCTION.format(laws=len(LAWS), names=", ".join(LAWS), standard=STANDARD)
+        + table([["operator", *head], *(row(cls, tested, models, STANDARD) for cls in mixers)])
+        + MODELS_INTRODUCTION
+        + table([["model", *head], *(row(cls, tested, models, MODEL) for cls in models)])
+        + "\n## Building blocks\n\n"
+        + table([["layer", "what it is"], *([name(cls), summary(cls)] for cls in layers if cls not in mixers)])
+    )
+
+
+INTRODUCTION = """---
+hide-toc: true
+---
+
+# Operators
+
+```{{raw}} html
+<style>
+  .content {{ width: 100%; }}
+  .main {{ min-width: 0; }}
+  table.operators {{ font-size: 0.8em; }}
+  table.operators td {{ vertical-align: top; }}
+  table.operators td:nth-child(2):not(:last-child) {{ min-width: 16em; }}
+  table.operators td:nth-child(n + 7) {{ min-width: 11em; }}
+</style>
+```
+
+Made from the code. An operator is a layer that mixes nodes; its name leads to its arguments, the letters of its
+equation and its differences from the paper. Where a row depends on how the layer is made, the variants of
+`tests/nn/test_laws.py` follow in brackets.
+
+- Needs: what it does not run without.
+- Cost: for N nodes, C channels (C' out), H heads and M slices (K clusters), in d dimensions.
+- Parameters: {standard[channels]} channels, {standard[modes][0]} modes along each of two axes, and the defaults:
+  8 heads, 64 slices, meshes rather than grids where there is a choice.
+- Checks: the {laws} laws of {{mod}}`meshop.testing` ({names}),
+  which the tests run over every variant, without those that mean nothing for it; and outputs that the authors' own code
+  has computed, files of `tests/conformance`.
+
+"""
+
+MODELS_INTRODUCTION = """
+## Models
+
+L is the number of layers, eight in the column of parameters, where a field is predicted from two coordinates as in the
+papers' Elasticity ({class}`~meshop.models.LaMOGrid`: on 64 x 64 nodes).
+
+"""
+
+STANDARD: dict[str, Any] = {
+    "channels": 128,
+    "in_channels": 128,
+    "hidden_channels": 128,
+    "out_channels": 128,
+    "dim": 2,
+    "modes": (12, 12),
+    "operator": nn.Identity(),
+    "local": nn.Identity(),
+}
+MODEL = STANDARD | {"in_channels": 2, "num_layers": 8, "out_channels": 1, "shape": (64, 64), "blocks": []}
+
+
+def cases() -> Cases:
+    """The modules over which the tests run the laws."""
+    return runpy.run_path(str(TESTS / "nn" / "test_laws.py"))["CASES"]
+
+
+def row(cls: type[nn.Module], tested: Cases, models: list[type[nn.Module]], standard: dict[str, Any]) -> list[str]:
+    return [
+        name(cls),
+        summary(cls),
+        equation(cls),
+        by_variant(cls, tested, graphs),
+        by_variant(cls, tested, partial(needs, "edge_index")),
+        by_variant(cls, tested, partial(needs, "pos")),
+        cost(cls),
+        count(cls, standard),
+        checks(cls, tested, models),
     ]
-    rows = [["name", "what it is", "needs", "takes"]]
-    for module in (meshop.nn, meshop.models):
-        for name in module.__all__:
-            cls = getattr(module, name)
-            if inspect.isclass(cls):
-                summary = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-                arguments = {a: required for a, required in argument_names(cls).items() if a != "self"}
-                needs = ", ".join(f"``{a}``" for a, required in arguments.items() if required)
-                takes = ", ".join(f"``{a}``" for a, required in arguments.items() if not required)
-                rows.append([f":class:`~{module.__name__}.{name}`", summary, needs, takes])
-    for first, *others in rows:
-        lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
+
+
+def name(cls: type) -> str:
+    return f":class:`~{cls.__module__.rpartition('.')[0]}.{cls.__name__}`"
+
+
+def description(cls: type) -> str:
+    """The docstring down to the arguments."""
+    return inspect.cleandoc(cls.__doc__ or "").split("\nArgs:\n")[0]
+
+
+def summary(cls: type) -> str:
+    return " ".join(description(cls).split("\n\n")[0].split())
+
+
+def equation(cls: type) -> str:
+    """All displayed mathematics of the docstring."""
+    blocks = re.findall(r"^\.\. math::\n(?:(?: .*)?\n)+", description(cls), re.MULTILINE)
+    return "\n\n".join(block.rstrip() for block in blocks)
+
+
+def cost(cls: type) -> str:
+    found = re.search(r"^Time is (O\(.*?), memory (O\(.*?)\.$", description(cls), re.MULTILINE | re.DOTALL)
+    return "time {}, memory {}".format(*(" ".join(part.split()) for part in found.groups())) if found else ""
+
+
+def required(cls: type[nn.Module]) -> list[str]:
+    return [k for k, v in inspect.signature(cls).parameters.items() if v.default is v.empty]
+
+
+def count(cls: type[nn.Module], standard: dict[str, Any]) -> str:
+    """The number of parameters, without those of the layers that one has to give."""
+    with torch.device("meta"):
+        module = cls(**{k: standard[k] for k in required(cls)})
+    given = [f"``{k}``" for k in required(cls) if isinstance(standard[k], nn.Module | list)]
+    return " and those of ".join([f"{sum(p.numel() for p in module.parameters()):,}", *given])
+
+
+def by_variant(cls: type, tested: Cases, describe: Callable[[nn.Module, Make, tuple[str, ...]], str]) -> str:
+    """What holds for the test cases of a class, each thing followed by the variants that it holds for."""
+    found: dict[str, list[str]] = {}
+    for key, case in tested.items():
+        first, _, variant = key.partition("-")
+        if first == cls.__name__:
+            found.setdefault(describe(*case), []).append(variant or "plain")
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{what} ({', '.join(variants)})" for what, variants in found.items())
+
+
+def graphs(module: nn.Module, make: Make, skip: tuple[str, ...]) -> str:
+    graph, other = make(7, seed=0), make(90, seed=0)
+    if "batch" in skip:
+        return "one"
+    if graph.num_nodes == other.num_nodes:
+        return "grids of one shape"
+    return "any sizes" if graph.x.dim() == 2 else "token sequences of one length"
+
+
+def needs(key: str, module: nn.Module, make: Make, skip: tuple[str, ...]) -> str:
+    """Whether a module, or a layer that it was given, does not run without a key."""
+    graph = make(20, seed=0)
+    if key in graph:
+        del graph[key]
+    try:
+        call(module, graph)
+    except InputError as error:
+        for argument in required(type(module)):
+            given = getattr(module, argument)
+            layers = [m for m in (given if isinstance(given, nn.ModuleList) else [given]) if isinstance(m, nn.Module)]
+            if any(str(error).startswith(type(m).__name__) for layer in layers for m in layer.modules()):
+                return f"if ``{argument}`` does"
+        return "yes"
+    return "no"
+
+
+def checks(cls: type[nn.Module], tested: Cases, models: list[type[nn.Module]]) -> str:
+    """The laws, and the conformance vectors in the tests of the class or of the models that name it."""
+
+    def laws(module: nn.Module, make: Make, skip: tuple[str, ...]) -> str:
+        left_out = [law for law in LAWS if law in skip or (law == "measure" and law not in argument_names(module))]
+        return f"all laws but {', '.join(left_out)}" if left_out else "all laws"
+
+    lines = [by_variant(cls, tested, laws)]
+    if vectors(cls):
+        lines.append(f"Equals the authors' code: {', '.join(f'``{vector}``' for vector in vectors(cls))}.")
+    parents = [m for m in models if vectors(m) and f"`~meshop.nn.{cls.__name__}`" in description(m)]
+    if parents:
+        lines.append(f"Equals the authors' code as part of {', '.join(map(name, parents))}.")
+    return "\n\n".join(lines)
+
+
+def vectors(cls: type) -> list[str]:
+    path = Path(inspect.getfile(cls))
+    test = (TESTS / path.parent.name / f"test_{path.name}").read_text()
+    stems = sorted(file.stem for file in (TESTS / "conformance").glob("*.pt"))
+    return [stem for stem in stems if re.search(rf"\b{stem}\b", test)]
+
+
+def table(rows: list[list[str]]) -> str:
+    lines = ["```{eval-rst}", ".. py:currentmodule:: meshop.nn", "", ".. list-table::"]
+    lines += ["   :class: operators", "   :header-rows: 1", ""]
+    for cells in rows:
+        for i, cell in enumerate(cells):
+            text = textwrap.indent(cell, " " * 7).lstrip()
+            lines.append(f"{'   * -' if i == 0 else '     -'} {text}".rstrip())
     return "\n".join([*lines, "```"]) + "\n"
 
 
