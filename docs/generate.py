@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -47,11 +48,13 @@ def operators() -> str:
     head = ["what it is", "equation", "graphs", "needs edges", "needs positions", "cost", "parameters", "checks"]
     return (
         INTRODUCTION.format(laws=len(LAWS), names=", ".join(LAWS), standard=STANDARD)
-        + table([["operator", *head], *(row(cls, tested, models, STANDARD) for cls in mixers)])
+        + table(meshop.nn, [["operator", *head], *(row(cls, tested, models, STANDARD) for cls in mixers)])
         + MODELS_INTRODUCTION
-        + table([["model", *head], *(row(cls, tested, models, MODEL) for cls in models)])
+        + table(meshop.models, [["model", *head], *(row(cls, tested, models, MODEL) for cls in models)])
         + "\n## Building blocks\n\n"
-        + table([["layer", "what it is"], *([name(cls), summary(cls)] for cls in layers if cls not in mixers)])
+        + table(
+            meshop.nn, [["layer", "what it is"], *([name(cls), summary(cls)] for cls in layers if cls not in mixers)]
+        )
     )
 
 
@@ -67,6 +70,7 @@ hide-toc: true
   .main {{ min-width: 0; }}
   table.operators {{ font-size: 0.8em; }}
   table.operators td {{ vertical-align: top; }}
+  table.operators .math-wrapper {{ width: max-content; overflow: visible; }}
   table.operators td:nth-child(2):not(:last-child) {{ min-width: 16em; }}
   table.operators td:nth-child(n + 7) {{ min-width: 11em; }}
 </style>
@@ -223,8 +227,8 @@ def vectors(cls: type) -> list[str]:
     return [stem for stem in stems if re.search(rf"\b{stem}\b", test)]
 
 
-def table(rows: list[list[str]]) -> str:
-    lines = ["```{eval-rst}", ".. py:currentmodule:: meshop.nn", "", ".. list-table::"]
+def table(module: ModuleType, rows: list[list[str]]) -> str:
+    lines = ["```{eval-rst}", f".. py:currentmodule:: {module.__name__}", "", ".. list-table::"]
     lines += ["   :class: operators", "   :header-rows: 1", ""]
     for cells in rows:
         for i, cell in enumerate(cells):
