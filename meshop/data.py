@@ -130,22 +130,26 @@ class MeshData(Data):
 
     @classmethod
     def from_cells(
-        cls, points: Any, cell_type: Sequence[int], cells: Sequence[Sequence[int]], **fields: Any
+        cls, points: Any, cell_type: Sequence[int], cells: Sequence[Sequence[int]] | np.ndarray, **fields: Any
     ) -> MeshData:
         """Build a mesh from points [P, D] and one list of node numbers a cell.
 
         Args:
             points: coordinates [P, 2] or [P, 3]; two columns lie in the plane z = 0.
             cell_type: VTK code of each cell.
-            cells: node numbers of each cell, in VTK order.
+            cells: node numbers of each cell, in VTK order; an array [C, K] where all have as many.
             **fields: further keys, ``point_data`` say.
         """
         pos = torch.as_tensor(np.asarray(points))
         if pos.dim() != 2 or pos.size(1) not in (2, 3):
             raise InputError(f"Expected points of shape [P, 2] or [P, 3] (got {list(pos.shape)})")
         pos = pos if pos.is_floating_point() else pos.double()
-        size = torch.tensor([len(c) for c in cells], dtype=torch.long)
-        index = torch.tensor([i for c in cells for i in c], dtype=torch.long)
+        if isinstance(cells, np.ndarray):
+            size = torch.full((len(cells),), cells.shape[1])
+            index = torch.from_numpy(cells.astype(np.int64).ravel())
+        else:
+            size = torch.tensor([len(c) for c in cells], dtype=torch.long)
+            index = torch.tensor([i for c in cells for i in c], dtype=torch.long)
         points3 = torch.nn.functional.pad(pos, (0, 3 - pos.size(1)))
         fields = {"point_data": Arrays(), "cell_data": Arrays(), "field_data": Arrays(), **fields}
         for key in ("point_data", "cell_data", "field_data"):

@@ -63,6 +63,7 @@ class MeshDataset(InMemoryDataset, ABC):
         super().__init__(os.fspath(root), transform, pre_transform, pre_filter, force_reload=force_reload)
         cache = fs.torch_load(self.processed_paths[0])
         self.data, self.slices = MeshData.from_dict(cache["data"]), cache["slices"]
+        self.common: dict[str, Tensor] = cache["common"]
         self.spec, self.splits = FieldSpec.from_dict(cache["spec"]), cache["splits"]
         self.pre_transform = self.pre_transform or _default_graph(self.spec)
 
@@ -89,6 +90,7 @@ class MeshDataset(InMemoryDataset, ABC):
 
     def get(self, idx: int) -> MeshData:
         data = super().get(idx)
+        data.update(self.common)
         for key in ("point_data", "cell_data", "field_data"):
             data[key] = copy.copy(data[key])  # an array that a caller adds stays out of the data set
         return data
@@ -134,10 +136,18 @@ class MeshDataset(InMemoryDataset, ABC):
                 items.append(spec.pack(graph(meshes[i]), where))
             except InputError as error:
                 raise error if where in str(error) else InputError(f"{where}: {error}") from error
+            for key, value in items[0].items():  # one copy of the cells and edges that all share
+                if isinstance(value, Tensor) and key in items[-1] and torch.equal(items[-1][key], value):
+                    items[-1][key] = value
+        common = {key: value for key, value in items[0].items() if all(mesh.get(key) is value for mesh in items)}
+        common = {key: value for key, value in common.items() if isinstance(value, Tensor)}
+        for mesh in items:
+            for key in common:
+                del mesh[key]
         data, slices = self.collate(items)
         place = {old: new for new, old in enumerate(kept)}
         splits = {name: [place[i] for i in part if i in place] for name, part in splits.items()}
-        cache = {"data": data.to_dict(), "slices": slices, "spec": spec.to_dict(), "splits": splits}
+        cache = {"common": common, "data": data.to_dict(), "slices": slices, "spec": spec.to_dict(), "splits": splits}
         with whole_file(self.processed_paths[0]) as part:
             fs.torch_save(cache, part)
 

@@ -1,0 +1,170 @@
+"""What the published benchmarks share: files that a user has to fetch, arrays in them, and grids as meshes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import pad
+
+from meshop.data import InputError, MeshData
+from meshop.datasets.dataset import MeshDataset
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A published file: its name in ``root/raw``, its size in bytes where it is known, and its SHA-256 where it is."""
+
+    name: str
+    size: int | None = None
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        known = [f"{self.size / 1e6:,.1f} MB"] if self.size else []
+        known += [f"SHA-256 {self.sha256[:16]}..."] if self.sha256 else []
+        return f"{self.name} ({', '.join(known)})" if known else self.name
+
+
+class OfficialDataset(MeshDataset, ABC):
+    """A benchmark whose files their authors publish: a subclass names them and says where they come from.
+
+    Attributes:
+        files: the files in ``root/raw``.
+        source: where to get them, as a clause that follows "get".
+    """
+
+    files: ClassVar[tuple[RawFile, ...]]
+    source: ClassVar[str]
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        return [file.name for file in self.files]
+
+    def download(self) -> None:
+        """Say what to put where.
+
+        Raises:
+            InputError: always.
+        """
+        absent = [file for file in self.files if not Path(self.raw_dir, file.name).exists()]
+        raise InputError(
+            f"{type(self).__name__} needs {', '.join(map(str, absent))} in '{self.raw_dir}'; get {self.source}"
+        )
+
+
+def read_mat(path: str | os.PathLike[str], *names: str) -> list[Array]:
+    """Arrays of a MATLAB file of any version, with MATLAB's order of axes.
+
+    Version 7.3 is HDF5, in which the axes stand reversed; they are turned back (as a view).
+
+    Raises:
+        InputError: the file is damaged, or lacks one of the names; the message lists those it has.
+    """
+    import scipy.io
+
+    try:
+        content = scipy.io.loadmat(path, variable_names=names)
+    except NotImplementedError:  # scipy's answer to version 7.3
+        return [array.T for array in read_hdf5(path, *names)]
+    except (OSError, ValueError, TypeError, MemoryError, EOFError) as error:
+        raise InputError(f"'{path}' is not a MATLAB file, or is damaged ({error})") from error
+    if missing := [name for name in names if name not in content]:
+        known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
+        raise InputError(f"Expected {', '.join(missing)} in '{path}' (it has {known})")
+    return [content[name] for name in names]
+
+
+def read_hdf5(path: str | os.PathLike[str], *names: str) -> list[Array]:
+    """Arrays of an HDF5 file.
+
+    Raises:
+        InputError: h5py is missing, the file is damaged, or lacks one of the names; the message lists those it has.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise InputError(f"'{path}' needs h5py; pip install \"meshop[data]\"") from error
+    try:
+        with h5py.File(path) as file:
+            if missing := [name for name in names if name not in file]:
+                raise InputError(f"Expected {', '.join(missing)} in '{path}' (it has {', '.join(file)})")
+            return [file[name][()] for name in names]
+    except OSError as error:
+        raise InputError(f"'{path}' is not an HDF5 file, or is damaged ({error})") from error
+
+
+def read_npy(path: str | os.PathLike[str]) -> Array:
+    """The array of an ``.npy`` file, read from disk when it is used.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        array: Array = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"'{path}' is not an array of numpy, or is damaged ({error})") from error
+    return array
+
+
+def check_shape(array: Array, shape: Sequence[int | None], name: str, path: str | os.PathLike[str]) -> None:
+    """Check the shape of an array of a file; ``None`` allows any size of an axis.
+
+    Raises:
+        InputError: it is another one.
+
+    >>> check_shape(np.zeros((3, 2)), (None, 4), "X", "x.npy")
+    Traceback (most recent call last):
+    meshop.data.InputError: Expected X of shape [any, 4] in 'x.npy' (got [3, 2])
+    """
+    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise InputError(f"Expected {name} of shape [{wanted}] in '{path}' (got {list(array.shape)})")
+
+
+def grid_mesh(points: Array) -> MeshData:
+    """The mesh whose nodes are a grid in row-major order, with quads or hexahedra between them.
+
+    Args:
+        points: coordinates [n1, n2, D] or [n1, n2, n3, D].
+
+    Returns:
+        A mesh with its ``shape``, for layers on grids.
+
+    >>> mesh = grid_mesh(np.zeros((3, 4, 2)))
+    >>> mesh.num_nodes, mesh.num_cells, mesh.shape
+    (12, 6, (3, 4))
+    """
+    shape = points.shape[:-1]
+    number = np.arange(np.prod(shape)).reshape(shape)
+    corners = [
+        number[tuple(slice(o, n - 1 + o) for o, n in zip(offset, shape, strict=True))].ravel()
+        for offset in itertools.product((0, 1), repeat=len(shape))
+    ]  # the last axis runs fastest
+    around = [0, 2, 3, 1] if len(shape) == 2 else [0, 4, 6, 2, 1, 5, 7, 3]
+    cells = np.stack([corners[i] for i in around], axis=1)
+    mesh = MeshData.from_cells(points.reshape(number.size, -1), [9 if len(shape) == 2 else 12] * len(cells), cells)
+    mesh.shape = tuple(shape)
+    return mesh
+
+
+def moved(mesh: MeshData, points: Array) -> MeshData:
+    """The same cells on other points [P, D]."""
+    other: MeshData = mesh.__copy__()
+    other.points = pad(torch.as_tensor(np.array(points)), (0, 3 - points.shape[1]))
+    other.pos = other.points[:, : mesh.dim].float()
+    return other
+
+
+def tensor(array: Array) -> torch.Tensor:
+    """An array of a file as a float32 tensor of its own."""
+    return torch.from_numpy(np.array(array, dtype=np.float32))
