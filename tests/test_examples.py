@@ -72,3 +72,12 @@ def test_refinement(tmp_path: Path) -> None:
     assert ratio["0", "moved x 1"] == ratio["1", "moved x 1"] == 1  # here the file's meshes are these
     assert worst == pytest.approx(max(r for (measure, _), r in ratio.items() if measure == "1"), abs=0.01)
     assert 1.5 * worst < max(r for (measure, _), r in ratio.items() if measure == "0")
+
+
+def test_mix_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = importlib.import_module("mix_operators")
+    assert example.main(str(tmp_path), width=24, epochs=1, num_samples=8) > 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0].strip() for line in lines] == ["all four", *example.MIXERS]
+    sizes = [int(line.split(":")[1].split()[0].replace(",", "")) for line in lines]
+    assert max(sizes) < 1.2 * min(sizes)  # equal parameters, as far as widths in steps of four allow
