@@ -177,6 +177,7 @@ def bench(
             if only_steps:
                 continue
             numbers = _apart(run_trial, trial, float(step["seconds_a_step"]), root, out, device)
+            numbers |= {"machine": step["machine"]}  # on which the budget was measured
             errors = ", ".join(f"{k} {v}" for k, v in numbers.items() if k.startswith("relative_l2:"))
             log.info("%s, seed %d: %s after %s s", trial, trial.seed, errors, numbers["seconds"])
         except Exception as error:
@@ -236,7 +237,6 @@ def run_trial(trial: Trial, seconds_a_step: float, root: Path, out: Path, device
         "seconds": f"{seconds:.1f}",
         "training_memory_gb": memory.text(),
         "date": f"{date.today()}",
-        "machine": _machine(device),
         "torch": torch.__version__,
     }
 

@@ -20,6 +20,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from torch.utils.data import Sampler
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
@@ -121,8 +122,10 @@ class Surrogate(pl.LightningModule):
 
     def forward(self, data: Data) -> Tensor:
         """Predict the packed targets [N, T] of a mesh or a batch, in physical units."""
-        data = data.__copy__()
+        data, fields = data.__copy__(), data.x.size(1)
         data.x = self.x_norm(self._features(data))
+        if self.spec.params:  # for models that take them beside x
+            data.params = self.x_norm(pad(data.params, (fields, 0)))[:, fields:]
         return self.y_norm.inverse(call(self.model, data).float())
 
     def errors(self, data: Data, prediction: Tensor | None = None) -> dict[str, Tensor]:

@@ -218,6 +218,26 @@ def test_parameters_of_a_graph_reach_its_own_nodes() -> None:
     assert torch.equal(features[:, 3], batch.batch.float() + 10)
 
 
+def test_a_model_that_takes_parameters_gets_them_standardised() -> None:
+    meshes = [GRAPH(strip(3, 4, seed=i)) for i in range(2)]
+    for i, mesh in enumerate(meshes):
+        mesh.params = torch.tensor([[float(i), 10.0 + 4 * i]])
+    spec = FieldSpec.resolve(meshes[0], ["p"], params=["mach", "angle"])
+
+    class Echo(nn.Module):
+        def forward(self, x: torch.Tensor, params: torch.Tensor) -> torch.Tensor:
+            self.params = params
+            return x[:, :1]
+
+    surrogate = Surrogate(Echo(), spec)
+    data = [spec.pack(m) for m in meshes]
+    surrogate.fit_normalizers(data)
+    batch = next(iter(DataLoader(data, batch_size=2)))
+    surrogate(batch)
+    torch.testing.assert_close(surrogate.model.params, torch.tensor([[-1.0, -1.0], [1.0, 1.0]]))
+    assert batch.params.tolist() == [[0, 10], [1, 14]]  # the data stay as they are
+
+
 def test_what_fit_refuses(tmp_path: Path) -> None:
     data, spec = cases(2)
     with pytest.raises(InputError, match="at least one mesh"):
