@@ -9,11 +9,11 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from torch_geometric.transforms import Compose
 
 from meshop import __version__
 from meshop.data import FieldSpec, InputError, MeshData, did_you_mean
+
+if TYPE_CHECKING:
+    from meshop.datasets.lazy import LazyDataset
 
 
 class MeshDataset(InMemoryDataset, ABC):
@@ -65,7 +68,7 @@ class MeshDataset(InMemoryDataset, ABC):
         self.data, self.slices = MeshData.from_dict(cache["data"]), cache["slices"]
         self.common: dict[str, Tensor] = cache["common"]
         self.spec, self.splits = FieldSpec.from_dict(cache["spec"]), cache["splits"]
-        self.pre_transform = self.pre_transform or _default_graph(self.spec)
+        self.pre_transform = self.pre_transform or default_graph(self.spec)
 
     @abstractmethod
     def read(self) -> tuple[Sequence[MeshData], FieldSpec, dict[str, list[int]]]:
@@ -125,7 +128,7 @@ class MeshDataset(InMemoryDataset, ABC):
 
     def process(self) -> None:
         meshes, spec, splits = self.read()
-        graph = self.pre_transform or _default_graph(spec)
+        graph = self.pre_transform or default_graph(spec)
         kept = [i for i, mesh in enumerate(meshes) if self.pre_filter is None or self.pre_filter(mesh)]
         if not kept:
             raise InputError(f"Expected pre_filter to keep some of the {len(meshes)} meshes of {self.root} (got none)")
@@ -152,7 +155,8 @@ class MeshDataset(InMemoryDataset, ABC):
             fs.torch_save(cache, part)
 
 
-def _default_graph(spec: FieldSpec) -> Callable[[MeshData], MeshData]:
+def default_graph(spec: FieldSpec) -> Callable[[MeshData], MeshData]:
+    """What makes the graph where nothing else is said: edges of the cells and measure of the nodes, or the cells'."""
     from meshop.transforms import CellGraph, CellsToEdges, NodeMeasure
 
     return CellGraph() if spec.location == "cell" else Compose([CellsToEdges(), NodeMeasure()])
@@ -173,7 +177,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"Cannot write '{path}': {error.strerror}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def _digest(value: Any) -> str:
@@ -200,26 +205,43 @@ def _describe(value: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
-def statistics(dataset: MeshDataset) -> dict[str, dict[str, float]]:
+def statistics(dataset: MeshDataset | LazyDataset) -> dict[str, dict[str, float]]:
     """Least, mean and greatest number of nodes, cells and edges of a mesh, and the same of all values of each field.
 
     A vector has a row for each component, ``displacement[0]``. Every data card holds these numbers of a correct copy.
+    One mesh at a time is in memory.
     """
-    spec, meshes = dataset.spec, list(dataset)
-    rows = {
-        "nodes": torch.tensor([float(mesh.num_nodes) for mesh in meshes]),
-        "cells": torch.tensor([float(mesh.num_cells) for mesh in meshes]),
-        "edges": torch.tensor([mesh.edge_index.size(1) / 2 for mesh in meshes]),
-    }
-    rows |= {name: torch.cat([mesh.params[:, i] for mesh in meshes]) for i, name in enumerate(spec.params)}
-    columns = torch.cat([torch.cat([mesh.x[:, spec.dim * spec.position :], mesh.y], dim=1) for mesh in meshes])
+    spec = dataset.spec
     names = [
         f"{field.name}[{i}]" if field.components > 1 else field.name
         for field in (*spec.inputs, *spec.targets)
         for i in range(field.components)
     ]
-    rows |= dict(zip(names, columns.double().T, strict=True))
+    sizes, fields = [], torch.empty(5, 0)
+    for mesh in dataset:
+        params = mesh.params[0].tolist() if spec.params else []
+        sizes.append([mesh.num_nodes, mesh.num_cells, mesh.edge_index.size(1) / 2, *params])
+        new = _moments(torch.cat([mesh.x[:, spec.dim * spec.position :], mesh.y], dim=1))
+        fields = _merged(fields, new) if fields.numel() else new
+    numbers = torch.cat([_moments(torch.tensor(sizes)), fields], dim=1)
     return {
-        name: {"min": float(v.min()), "mean": float(v.mean()), "max": float(v.max()), "std": float(v.std(correction=0))}
-        for name, v in rows.items()
+        name: {"min": low, "mean": mean, "max": high, "std": (square / count) ** 0.5}
+        for name, (count, mean, square, low, high) in zip(
+            ["nodes", "cells", "edges", *spec.params, *names], numbers.T.tolist(), strict=True
+        )
     }
+
+
+def _moments(x: Tensor) -> Tensor:
+    """Count, mean, sum of squared deviations, least and greatest of each column of [N, C]: [5, C]."""
+    x = x.double()
+    mean = x.mean(0)
+    return torch.stack([torch.full_like(mean, len(x)), mean, (x - mean).square().sum(0), x.amin(0), x.amax(0)])
+
+
+def _merged(a: Tensor, b: Tensor) -> Tensor:
+    """The moments of two sets together, by Chan's update."""
+    count, delta = a[0] + b[0], b[1] - a[1]
+    square = a[2] + b[2] + delta.square() * a[0] * b[0] / count
+    low, high = torch.minimum(a[3], b[3]), torch.maximum(a[4], b[4])
+    return torch.stack([count, a[1] + delta * b[0] / count, square, low, high])

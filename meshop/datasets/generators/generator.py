@@ -1,0 +1,187 @@
+"""Making a benchmark's files by a solver: samples one by one, in any number of processes, then the published layout."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshop.data import InputError
+from meshop.datasets.dataset import whole_file
+
+Array = NDArray[Any]
+Sample = dict[str, Array]
+
+log = logging.getLogger("meshop")
+
+
+@dataclass(frozen=True)
+class Generator:
+    """How a benchmark is made.
+
+    Args:
+        sample: from a random generator and the options, the arrays of one sample; also called in other processes.
+        write: writes the samples, one at a time, into files of the published layout in a directory, and returns the
+            values whose statistics are published, by name.
+        samples: the number that is published.
+        options: further arguments of ``sample``, with their defaults.
+        published: mean (None where it is not known) and standard deviation of values that ``write`` returns.
+    """
+
+    sample: Callable[..., Sample]
+    write: Callable[[Path, Sequence[Sample], Mapping[str, Any]], dict[str, Array]]
+    samples: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    published: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
+
+
+def generate(
+    generator: Generator,
+    out: str | os.PathLike[str],
+    samples: int | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    **options: Any,
+) -> dict[str, tuple[float, float]]:
+    """Make the files of a benchmark.
+
+    Sample i depends on ``seed``, i and the options only, so that the files are the same for any number of processes.
+    A sample that is done lies in ``out/samples`` until the files are complete: the same call continues there.
+
+    Args:
+        generator: one of :data:`meshop.datasets.generators.GENERATORS`.
+        out: directory of the files, ``root/raw`` of the data set.
+        samples: how many; by default as many as are published.
+        seed: of all random numbers.
+        workers: processes, each with one thread.
+        **options: those of the generator.
+
+    Returns:
+        Mean and standard deviation of each value whose statistics are published.
+
+    Raises:
+        InputError: an option is unknown, the directory holds samples of another call, or a sample failed.
+    """
+    samples = generator.samples if samples is None else samples
+    if samples < 2 or workers < 1:
+        raise InputError(f"Expected two samples and one process at least (got {samples} and {workers})")
+    if unknown := [name for name in options if name not in generator.options]:
+        known = ", ".join(generator.options) or "none"
+        raise InputError(f"Expected options among {known} (got {', '.join(unknown)})")
+    settings = dict(generator.options) | options
+    folder = Path(out) / "samples"
+    folder.mkdir(parents=True, exist_ok=True)
+    _same_call(folder / "settings.json", {"seed": seed, **settings})
+    paths = [folder / f"{index:06d}.npz" for index in range(samples)]
+    left = [index for index in range(samples) if not paths[index].exists()]
+    log.info("%d of %d samples are done", samples - len(left), samples)
+    start = said = time.perf_counter()
+    make = partial(_make, generator.sample, seed, settings)
+    for count, _ in enumerate(_run(make, [(index, paths[index]) for index in left], workers), start=1):
+        now = time.perf_counter()
+        if now - said > 10 or count == len(left):
+            said = now
+            rest = (now - start) / count * (len(left) - count)
+            log.info("%d of %d samples, %.0f s, %.0f s left", samples - len(left) + count, samples, now - start, rest)
+    found = generator.write(Path(out), _Samples(paths), settings)
+    table = {name: (float(np.mean(v, dtype=float)), float(np.std(v, dtype=float))) for name, v in found.items()}
+    for name, (mean, std) in table.items():
+        if name in generator.published:
+            log.info("%s: mean %.5g, deviation %.5g; published %s and %s", name, mean, std, *generator.published[name])
+    for path in (*paths, folder / "settings.json"):
+        path.unlink()
+    folder.rmdir()
+    return table
+
+
+def _make(sample: Callable[..., Sample], seed: int, options: Mapping[str, Any], index: int, path: Path) -> None:
+    arrays = sample(np.random.default_rng([seed, index]), **options)
+    with whole_file(path) as part, part.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes the names for its own flag
+
+
+def _run(make: Callable[[int, Path], None], tasks: Sequence[tuple[int, Path]], workers: int) -> Iterator[None]:
+    """Run tasks in processes and yield once for each that is done."""
+    if workers == 1:
+        for task in tasks:
+            make(*task)
+            yield
+        return
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"  # for the processes to come
+    try:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            futures = [pool.submit(make, *task) for task in tasks]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+                    yield
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    finally:
+        os.environ.pop("OMP_NUM_THREADS")
+        if threads is not None:
+            os.environ["OMP_NUM_THREADS"] = threads
+
+
+def _same_call(path: Path, settings: Mapping[str, Any]) -> None:
+    if path.exists():
+        before = json.loads(path.read_text())
+        if before != json.loads(json.dumps(settings)):
+            raise InputError(
+                f"'{path.parent}' holds samples made with {before}, not {dict(settings)}; choose another directory"
+            )
+    else:
+        with whole_file(path) as part:
+            part.write_text(json.dumps(dict(settings)))
+
+
+class _Samples(Sequence[Sample]):
+    """The samples in files, read one at a time."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return _Samples(self.paths[index])
+        with np.load(self.paths[index]) as file:
+            return dict(file)
+
+
+def split_rows(samples: int, share: float) -> int:
+    """How many samples come first when this share of them, one at least, comes last.
+
+    >>> split_rows(1200, 1 / 6), split_rows(2, 1 / 6)
+    (1000, 1)
+    """
+    return samples - max(round(samples * share), 1)
+
+
+def save_mat(path: Path, **arrays: Array) -> None:
+    """Write arrays into a MATLAB file of version 5, which appears when it is complete."""
+    import scipy.io
+
+    with whole_file(path) as part, part.open("wb") as file:
+        scipy.io.savemat(file, arrays)
+
+
+def save_npy(path: Path, array: Array) -> None:
+    """Write an array of numpy, which appears when it is complete."""
+    with whole_file(path) as part, part.open("wb") as file:
+        np.save(file, array)
