@@ -8,14 +8,14 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 import meshop
-from meshop.data import InputError, MeshData
+from meshop.data import InputError, MeshData, split_name
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -142,27 +142,128 @@ def convert(options: Namespace) -> None:
 
 def _render_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=str, help="a mesh file")
-    parser.add_argument("--field", type=str, required=True, help="the field to draw: p, p:cell")
+    parser.add_argument("--field", type=str | None, default=None, help="the field to draw: p, p:cell")
     parser.add_argument("--out", type=str | None, default=None, help="PNG to write (default: FILE_FIELD.png)")
     parser.add_argument("--component", type=str | None, default=None, help="magnitude, x, y, z or all")
     parser.add_argument("--edges", action="store_true", help="draw the edges of the cells")
     parser.add_argument("--unit", type=str, default="", help="unit shown on the colour bar")
+    for view, (_, draws) in _INSIDE.items():
+        parser.add_argument(
+            f"--{view}", action="append", type=str, default=[], metavar="CHECKPOINT", help=f"draw {draws}; repeatable"
+        )
+    parser.add_argument("--layer", type=int, default=-1, help="for --assignment; from 0, -1 is the last")
+    parser.add_argument("--head", type=int, default=0, help="for --assignment and --attention; from 0")
+    parser.add_argument("--top", type=int, default=12, help="for --assignment; slices to draw, the largest first")
+    parser.add_argument(
+        "--params", type=str | None, default=None, help="CSV with a row of values a case, for a checkpoint"
+    )
 
 
 def render(options: Namespace) -> None:
-    """Draw a field; when the file also holds FIELD_pred, draw truth, prediction and error side by side."""
-    from meshop.data import split_name
+    """Draw a field, with FIELD_pred in the file beside truth and error; or what a trained model does inside."""
+    asked = [view for view in _INSIDE if options[view]]
+    if len(asked) > 1 or not (asked or options.field):
+        raise InputError(f"Name a --field to draw, or one of --{', --'.join(_INSIDE)} with a checkpoint")
+    source = Path(options.path)
+    if asked:
+        out = options.out or str(source.with_name(f"{source.stem}_{asked[0]}.png"))
+        _INSIDE[asked[0]][0](options, out)
+    else:
+        name = split_name(options.field)[0]
+        out = options.out or str(source.with_name(f"{source.stem}_{name.replace('/', '_')}.png"))
+        _render_field(options, name, out)
+    print(out)
+
+
+def _render_field(options: Namespace, name: str, out: str) -> None:
     from meshop.io import read_mesh
     from meshop.render import compare, field
 
     mesh = read_mesh(options.path)
-    name = split_name(options.field)[0]
-    source = Path(options.path)
-    out = options.out or str(source.with_name(f"{source.stem}_{name.replace('/', '_')}.png"))
     predicted = f"{name}_pred" in mesh.point_data or f"{name}_pred" in mesh.cell_data
     draw: Callable[..., Any] = compare if predicted else field
     draw(mesh, options.field, out, component=options.component, unit=options.unit, show_edges=options.edges)
-    print(out)
+
+
+def _render_assignment(options: Namespace, out: str) -> None:
+    from meshop.probe import assignments
+    from meshop.render import assignment, side_by_side
+
+    pictures = []
+    for name, surrogate, mesh in _surrogates(options.assignment, options):
+        spec = surrogate.spec
+        layers = assignments(surrogate, mesh)
+        if not layers:
+            raise InputError(
+                f"{name} has no slices or clusters to draw; the layers with them are ClusterAttention, "
+                "PhysicsAttention, SliceResidualAttention, EideticAttention, LinearAttentionNO and LatentSSM"
+            )
+        layer = _choose("layer", options.layer, len(layers), name)
+        head = _choose("head", options.head, layers[layer].size(1), name)
+        target = spec.targets[0].name if options.field is None else split_name(options.field)[0]
+        unit = options.unit or next((t.unit for t in spec.targets if t.name == target), "")
+        pictures.append(
+            assignment(
+                surrogate.predict(mesh), layers[layer][:, head], location=spec.location, name=target, top=options.top,
+                component=options.component, unit=unit, show_edges=options.edges,
+                title=f"{name}, layer {layer}, head {head}",
+            )
+        )  # fmt: skip
+    side_by_side(pictures, out)
+
+
+def _render_attention(options: Namespace, out: str) -> None:
+    from meshop.probe import slice_attention
+    from meshop.render import matrices
+
+    found: dict[str, Any] = {}
+    for name, surrogate, mesh in _surrogates(options.attention, options):
+        layers = slice_attention(surrogate, mesh)
+        if not layers:
+            raise InputError(
+                f"{name} has no attention between slices to draw; Transolver, Transolver++ and Transolver-sigma have"
+            )
+        head = _choose("head", options.head, min(matrix.size(1) for matrix in layers), name)
+        found |= {f"{name}, layer {i}, head {head}": matrix[0, head] for i, matrix in enumerate(layers)}
+    matrices(found, out, label="attention of the row's slice to the column's")
+
+
+def _render_similarity(options: Namespace, out: str) -> None:
+    from meshop.probe import layer_similarity
+    from meshop.render import matrices
+
+    found = {name: layer_similarity(s, mesh) for name, s, mesh in _surrogates(options.similarity, options)}
+    low = min(0.0, *(float(matrix.min()) for matrix in found.values()))
+    matrices(found, out, label="cosine", clim=(low, 1.0))
+
+
+_INSIDE: dict[str, tuple[Callable[[Namespace, str], None], str]] = {
+    "assignment": (
+        _render_assignment,
+        "the slices or clusters of a trained model on the mesh, below its prediction and error",
+    ),
+    "attention": (_render_attention, "how the slices of a trained model attend to each other, a matrix a layer"),
+    "similarity": (_render_similarity, "how alike the layers of a trained model are, the cosine of their features"),
+}
+
+
+def _surrogates(checkpoints: Sequence[str], options: Namespace) -> Iterator[tuple[str, Any, MeshData]]:
+    """Each trained model with the name of its class, numbered where two share it, and the mesh as it sees it."""
+    from meshop.datasets import read_case
+    from meshop.train import Surrogate
+
+    surrogates = [Surrogate.load(checkpoint) for checkpoint in checkpoints]
+    names = [type(surrogate.model).__name__ for surrogate in surrogates]
+    for i, (name, surrogate) in enumerate(zip(names, surrogates, strict=True)):
+        mesh = surrogate.prepare(read_case(options.path, surrogate.spec, options.params), options.path)
+        yield f"{name} {i}" if names.count(name) > 1 else name, surrogate, mesh
+
+
+def _choose(what: str, index: int, count: int, name: str) -> int:
+    """An index that may count from the end, as one that does not."""
+    if not -count <= index < count:
+        raise InputError(f"Expected a --{what} from 0 to {count - 1} of {name} (got {index})")
+    return index % count
 
 
 # ---------------------------------------------------------------------------------------------------------------------

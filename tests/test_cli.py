@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.image
 import pytest
 import pyvista as pv
 import yaml
@@ -165,6 +166,65 @@ def test_convert_and_render(folder: Path, tmp_path: Path) -> None:
     assert read_mesh(legacy).point_data["p"].tolist() == read_mesh(folder / "case_1.vtu").point_data["p"].tolist()
     assert main(["render", str(legacy), "--field", "u", "--component", "x"]) == 0
     assert (tmp_path / "case_u.png").stat().st_size > 3000
+
+
+@pytest.fixture(scope="module")
+def transolver(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("transolver") / "run"
+    size = ["--model.hidden_channels", "8", "--model.num_layers", "2", "--model.heads", "2", "--model.num_slices", "5"]
+    call = ["train", str(folder), "--target", "q:cell", "--model", "Transolver", *size, "--epochs", "1"]
+    params = ["--params", str(folder.parent / "parameters.csv")]
+    assert main([*call, *params, "--device", "cpu", "--out", str(out)]) == 0
+    return str(out / "checkpoints" / "last.ckpt")
+
+
+def test_render_what_a_model_does_inside(run: Path, transolver: str, folder: Path, tmp_path: Path) -> None:
+    cano, case = str(run / "checkpoints" / "last.ckpt"), tmp_path / "case_0.vtu"
+    shutil.copy(folder / "case_0.vtu", case)
+    params = ["--params", str(folder.parent / "parameters.csv")]
+    assert main(["render", "--assignment", cano, str(case)]) == 0
+    first = matplotlib.image.imread(tmp_path / "case_0_assignment.png")
+    both = ["--assignment", cano, "--assignment", transolver, "--out", str(tmp_path / "both.png")]
+    assert main(["render", *both, str(case), *params]) == 0
+    second = matplotlib.image.imread(tmp_path / "both.png")
+    assert (second[: len(first), : first.shape[1]] == first).all()
+    assert second.shape[1] > 1.5 * first.shape[1]
+    assert main(["render", "--assignment", cano, str(case), "--out", str(tmp_path / "u.png"), "--field", "u"]) == 0
+    assert (matplotlib.image.imread(tmp_path / "u.png") != first).any()
+
+    assert main(["render", "--attention", transolver, str(case), *params, "--head", "1"]) == 0
+    assert main(["render", "--similarity", transolver, "--similarity", cano, str(case), *params]) == 0
+    for view, panels in (("attention", 2), ("similarity", 2)):
+        assert matplotlib.image.imread(tmp_path / f"case_0_{view}.png").shape[1] == 24 + panels * 504
+
+
+def test_errors_of_looking_inside(
+    run: Path, transolver: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cano, case, out = (
+        str(run / "checkpoints" / "last.ckpt"),
+        str(folder / "case_0.vtu"),
+        ["--out", str(tmp_path / "p.png")],
+    )
+    assert main(["train", str(folder), "--target", "p", "--model", "torch_geometric.nn.GraphSAGE",
+                 "--model.hidden_channels", "8", "--model.num_layers", "1", "--epochs", "1", "--device", "cpu",
+                 "--out", str(tmp_path / "sage")]) == 0  # fmt: skip
+    sage = str(tmp_path / "sage" / "checkpoints" / "last.ckpt")
+    for arguments, says in (
+        ([], "Name a --field to draw, or one of --assignment, --attention, --similarity with a checkpoint"),
+        (["--assignment", cano, "--similarity", cano], "or one of --assignment"),
+        (["--assignment", sage], "GraphSAGE has no slices or clusters to draw; the layers with them are ClusterAtt"),
+        (["--attention", cano], "CANO has no attention between slices to draw; Transolver, "),
+        (["--similarity", sage], "a list called blocks"),
+        (["--assignment", cano, "--layer", "1"], "Expected a --layer from 0 to 0 of CANO (got 1)"),
+        (["--assignment", cano, "--head", "2"], "Expected a --head from 0 to 1 of CANO (got 2)"),
+        (["--assignment", cano, "--top", "0"], "one slice at least"),
+        (["--assignment", cano, "--field", "pp"], "'pp_pred:point' is not in the mesh"),
+        (["--assignment", transolver], "Expected the parameters mach"),
+    ):
+        assert main(["render", case, *arguments, *out]) == 1
+        assert says in sentence(capsys)
+    assert not (tmp_path / "p.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Pictures of fields on the original mesh: :func:`field` draws one, :func:`compare` truth, prediction and error.
 
+:func:`assignment` and :func:`matrices` draw what :mod:`meshop.probe` finds inside a model.
+
 VTK (through pyvista, off-screen) paints the mesh, matplotlib lays the panels out and draws titles and colour bars. On
 a machine where VTK cannot draw, matplotlib paints plane meshes too.
 """
@@ -17,16 +19,18 @@ import numpy as np
 import torch
 
 from meshop.data import InputError, Location, MeshData, did_you_mean, in_plane_axes, split_name
-from meshop.render.figure import Array, Image, Limits, Panel, draw, write_png
+from meshop.render.figure import Array, Image, Limits, Panel, draw, tile, write_png
+from meshop.render.matrix import matrices
 from meshop.render.paint import Painter, can_render, paint_matplotlib, paint_vtk
 from meshop.render.scene import Scene
 
 if TYPE_CHECKING:
     import pyvista as pv
 
-__all__ = ["can_render", "compare", "field", "limits"]
+__all__ = ["assignment", "can_render", "compare", "field", "limits", "matrices", "side_by_side"]
 
 NAN_COLOR = "#ff3ec8"
+SLICES_A_ROW = 6
 
 
 def field(
@@ -153,6 +157,98 @@ def compare(
             ]
         )
     return _picture(mesh, location, rows, path, title, view, show_edges, nan_color, kwargs)
+
+
+def assignment(
+    data: MeshData | pv.DataSet,
+    weight: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    location: Location = "point",
+    name: str | None = None,
+    top: int = 12,
+    component: int | str | None = None,
+    unit: str = "",
+    title: str = "",
+    cmap: str = "viridis",
+    view: Sequence[float] | None = None,
+    show_edges: bool = False,
+    **kwargs: Any,
+) -> Image:
+    """Draw how much of each node goes to each slice or cluster, a panel for each, below truth, prediction and error.
+
+    Panels stand in the order of the mean of their weight over the nodes, which is the percentage in the title beside
+    the number of the slice; only the first ``top`` are drawn. Colours go from zero to the largest weight of each panel.
+
+    Args:
+        data: a mesh with its arrays, or a pyvista dataset.
+        weight: shares [N, M] of the nodes in one layer and head, ``meshop.probe.assignments(model, mesh)[-1][:, 0]``
+            say.
+        path: PNG file to write as well; it appears under this name only when it is complete.
+        location: whether the nodes are the mesh's points or its cells.
+        name: a field at this location that :func:`compare` draws above.
+        top: number of slices to draw.
+        component: of the field, see :func:`field`.
+        unit: of the field.
+        title: a line above the picture.
+        cmap: name of a matplotlib colour map for the shares.
+        view: direction from the mesh to the viewer, see :func:`field`.
+        show_edges: whether to draw the edges of the cells.
+        **kwargs: see :func:`field`.
+
+    Returns:
+        the picture [H, W, 3].
+
+    Raises:
+        InputError: there is not one row of weights for each point or cell; ``top`` is less than one; those of
+            :func:`compare`.
+
+    >>> square = MeshData.from_cells([[0.0, 0], [1, 0], [1, 1], [0, 1]], [9], [range(4)])
+    >>> assignment(square, torch.eye(4)).shape[2]
+    3
+    """
+    mesh = _dataset(data)
+    shares = np.asarray(weight, dtype=np.float64)
+    count = mesh.n_points if location == "point" else mesh.n_cells
+    if shares.ndim != 2 or len(shares) != count or not shares.shape[1]:
+        raise InputError(f"Expected weights [{count}, M], a row for each {location} (got {list(shares.shape)})")
+    if top < 1:
+        raise InputError(f"Expected to draw one slice at least (got top={top})")
+    mass = shares.mean(0)
+    drawn = np.argsort(-mass, kind="stable")[:top]
+    panels = [
+        Panel(
+            shares[:, m],
+            (0.0, limits(shares[:, m], symmetric=True)[1]),
+            f"share in #{m}",
+            cmap,
+            f"#{m}   {mass[m]:.1%}",
+        )
+        for m in drawn
+    ]
+    rows = [panels[i : i + SLICES_A_ROW] for i in range(0, len(panels), SLICES_A_ROW)]
+    above = []
+    if name is not None:
+        look: dict[str, Any] = {"view": view, "show_edges": show_edges, **kwargs}
+        above = [compare(mesh, f"{name}:{location}", component=component, unit=unit, title=title, **look)]
+    nan_color = kwargs.pop("nan_color", NAN_COLOR)
+    below = _picture(mesh, location, rows, None, "" if above else title, view, show_edges, nan_color, kwargs)
+    picture = tile([*above, below], axis=0)
+    if path is not None:
+        write_png(picture, Path(path))
+    return picture
+
+
+def side_by_side(pictures: Sequence[Image], path: str | os.PathLike[str] | None = None) -> Image:
+    """Join pictures into one from left to right, on white, and write it if there is a path.
+
+    >>> side_by_side([np.zeros((2, 3, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)]).shape
+    (4, 8, 3)
+    """
+    picture = tile(pictures, axis=1)
+    if path is not None:
+        write_png(picture, Path(path))
+    return picture
 
 
 def limits(*values: Any, symmetric: bool = False) -> Limits:

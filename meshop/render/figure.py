@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,10 @@ class Panel:
 
 
 def draw(rows: list[list[Panel]], extent: tuple[float, float], title: str, nan_color: str, paint: Painter) -> Image:
-    """Draw panels of a scene with this extent; the painter finds panel i's scaled values as the scene's array "i"."""
+    """Draw panels of a scene with this extent; the painter finds panel i's scaled values as the scene's array "i".
+
+    No row is longer than the first.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -72,11 +76,11 @@ def draw(rows: list[list[Panel]], extent: tuple[float, float], title: str, nan_c
     names = map(str, itertools.count())
     for i, row in enumerate(rows):
         bottom = full_height - top - (i + 1) * (head + height) - i * FOOT
-        for left, panel in zip(lefts, row, strict=True):
+        for left, panel in zip(lefts, row, strict=False):
             paint(figure, (left, bottom, width, height), next(names), panel.cmap)
             write(left + width / 2, bottom + height + 50, panel.title, 24)
             write(left + width / 2, bottom + height + 18, panel.extremes, 17, "#505050")
-        for _, group in itertools.groupby(zip(lefts, row, strict=True), key=lambda item: item[1].label):
+        for _, group in itertools.groupby(zip(lefts, row, strict=False), key=lambda item: item[1].label):
             places, panels = zip(*group, strict=True)
             colour_bar(figure, panels, (places[0], bottom - 36, places[-1] + width - places[0], 20), nan_color)
     canvas.draw()
@@ -116,11 +120,23 @@ def colour_bar(figure: Figure, panels: tuple[Panel, ...], box: Box, nan_color: s
     label = panels[0].label
     if 13 * len(label) > width:
         label = label.replace(" − ", " −\n")
-    size = min(22, 1.6 * width / max(map(len, label.split("\n"))))
+    size = min(22, 1.6 * width / max(1, *map(len, label.split("\n"))))
     line: dict[str, Any] = {"y": -3.8, "transform": axes.transAxes, "va": "center"}
     axes.text(0.5, s=label, size=size, ha="center", parse_math=False, **line)
     if any(np.isnan(panel.values).any() for panel in panels):
         axes.text(0, s="■ NaN", size=19, color=nan_color, **line)
+
+
+def tile(pictures: Sequence[Image], axis: int) -> Image:
+    """Pictures beneath each other in the middle (axis 0), or side by side from the top (axis 1)."""
+    widest = max(picture.shape[1 - axis] for picture in pictures)
+    parts = []
+    for picture in pictures:
+        room = widest - picture.shape[1 - axis]
+        margin = [(0, 0), (0, 0), (0, 0)]
+        margin[1 - axis] = (room // 2, room - room // 2) if axis == 0 else (0, room)
+        parts.append(np.pad(picture, margin, constant_values=255))
+    return np.concatenate(parts, axis)
 
 
 def write_png(picture: Image, path: Path) -> None:

@@ -46,7 +46,10 @@ class Scene:
             view = ISOMETRIC if normal is None else normal.tolist()
         surface.points = turn(surface.points, view)
         # the triangles of an STL file share no points before they are merged, so that all their edges are open
-        outline = surface.clean().extract_feature_edges(30.0, non_manifold_edges=False)
+        # in a plane the only sharp edges are those of triangles that are listed the other way round
+        outline = surface.clean().extract_feature_edges(
+            30.0, non_manifold_edges=False, feature_edges=normal is None, manifold_edges=False
+        )
         return cls(surface, outline, normal is not None)
 
     @property
