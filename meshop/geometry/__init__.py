@@ -1,5 +1,6 @@
 """Pure functions of coordinates and cells: no files, no devices, no Python loop over cells."""
 
+from meshop.geometry.area_vector import cell_area_vector
 from meshop.geometry.cells import (
     POLYHEDRON,
     cell_dim,
@@ -16,6 +17,7 @@ from meshop.geometry.transfer import cells_to_points, points_to_cells
 
 __all__ = [
     "POLYHEDRON",
+    "cell_area_vector",
     "cell_centroid",
     "cell_dim",
     "cell_edges",

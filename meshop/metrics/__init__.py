@@ -1,0 +1,24 @@
+"""Metrics of each graph of a batch: of fields, in Fourier space, and of forces on surfaces.
+
+They take values in physical units (decode first), and integrate over the mesh where a measure is given; without it
+every node weighs the same, as in the papers.
+"""
+
+from meshop.metrics.fields import grouped_mse, mse, pearson, r2, relative_l2, rmse, spearman
+from meshop.metrics.forces import force_coefficient, surface_force
+from meshop.metrics.spectra import energy_spectrum, fourier_rmse, to_grid
+
+__all__ = [
+    "energy_spectrum",
+    "force_coefficient",
+    "fourier_rmse",
+    "grouped_mse",
+    "mse",
+    "pearson",
+    "r2",
+    "relative_l2",
+    "rmse",
+    "spearman",
+    "surface_force",
+    "to_grid",
+]
