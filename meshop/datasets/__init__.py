@@ -1,12 +1,15 @@
 """Data sets: benchmarks and a user's own directory of mesh files, as PyG data sets of packed meshes."""
 
 from meshop.datasets.cards import card, suite
+from meshop.datasets.darcy_small import DarcySmall
 from meshop.datasets.dataset import MeshDataset, statistics
 from meshop.datasets.elastic_block import ElasticBlock
 from meshop.datasets.folder import Folder, mesh_files, read_case
+from meshop.datasets.graetz import Graetz
 from meshop.datasets.holed_poisson import HoledPoisson
 from meshop.datasets.navier_stokes_step import NavierStokesStep
 from meshop.datasets.plate_with_holes import PlateWithHoles
+from meshop.datasets.unsteady_heat import UnsteadyHeat
 
 # To add a benchmark: its file, a line here, and the directory datasets/NAME with its card.
 BENCHMARKS: dict[str, type[MeshDataset]] = {
@@ -14,16 +17,22 @@ BENCHMARKS: dict[str, type[MeshDataset]] = {
     "elastic_block": ElasticBlock,
     "holed_poisson": HoledPoisson,
     "navier_stokes_step": NavierStokesStep,
+    "graetz": Graetz,
+    "unsteady_heat": UnsteadyHeat,
+    "darcy_small": DarcySmall,
 }
 
 __all__ = [
     "BENCHMARKS",
+    "DarcySmall",
     "ElasticBlock",
     "Folder",
+    "Graetz",
     "HoledPoisson",
     "MeshDataset",
     "NavierStokesStep",
     "PlateWithHoles",
+    "UnsteadyHeat",
     "card",
     "mesh_files",
     "read_case",

@@ -47,6 +47,8 @@ class SmithersDataset(MeshDataset):
     def arrays(self) -> tuple[MeshData, Tensor, Tensor]:
         """The mesh, the parameters [S, P] and the snapshots [S, K, N] of K scalar fields."""
         points, triangles, params, snapshots = map(np.load, self.raw_paths)
-        mesh = MeshData.from_cells(points.T, [5] * len(triangles), triangles.tolist())
+        if points.shape[1] != 2:  # most of its sets lay coordinates out as [2, N]
+            points = points.T
+        mesh = MeshData.from_cells(points, [5] * len(triangles), triangles)
         fields = snapshots.reshape(len(snapshots), -1, mesh.num_points)
         return mesh, torch.from_numpy(params), torch.from_numpy(fields)

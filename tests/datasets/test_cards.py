@@ -51,6 +51,8 @@ def test_recipes_are_configurations_of_the_command_line(recipe, capsys):
     [
         pytest.param("elastic_block", {}, marks=needs_smithers),
         pytest.param("navier_stokes_step", {}, marks=needs_smithers),
+        pytest.param("graetz", {}, marks=needs_smithers),
+        pytest.param("unsteady_heat", {"T_in": 1, "T_out": 3}, marks=needs_smithers),
         pytest.param("plate_with_holes", {}, marks=pytest.mark.slow),
         pytest.param(
             "holed_poisson",
