@@ -1,4 +1,4 @@
-"""The command line: ``meshop info | convert | train | evaluate | predict | render | bench | demo``."""
+"""The command line: ``meshop info | convert | train | evaluate | predict | render | bench | generate | demo``."""
 
 from __future__ import annotations
 
@@ -519,6 +519,35 @@ def bench_(options: Namespace) -> None:
     print(f"results    {report}, {report.with_suffix('.csv')}")
 
 
+def _generate_arguments(parser: ArgumentParser) -> None:
+    from meshop.datasets.generators import GENERATORS
+
+    parser.add_argument("name", type=str, help=f"a benchmark: {', '.join(GENERATORS)}")
+    parser.add_argument("--out", type=str | None, default=None, help="directory of the files (default: data/NAME/raw)")
+    parser.add_argument("--samples", type=int | None, default=None, help="how many (default: as many as are published)")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers")
+    parser.add_argument("--workers", type=int, default=1, help="processes, each with one thread")
+    parser.add_argument("--options", type=dict[str, Any], default={}, help="of the solver: --options.resolution 85")
+
+
+def generate(options: Namespace) -> None:
+    """Make the files of a benchmark by a solver, in the published layout; a call that was stopped is continued."""
+    from meshop.data import did_you_mean
+    from meshop.datasets.generators import GENERATORS
+    from meshop.datasets.generators import generate as make
+
+    if options.name not in GENERATORS:
+        raise InputError(
+            f"There is no generator '{options.name}'{did_you_mean(options.name, list(GENERATORS))}; "
+            f"there are {', '.join(GENERATORS)}"
+        )
+    out = options.out or f"data/{options.name}/raw"
+    found = make(GENERATORS[options.name], out, options.samples, options.seed, options.workers, **options.options)
+    for value, (mean, std) in found.items():
+        print(f"{value:<10} mean {mean:.5g}, deviation {std:.5g}")
+    print(f"files      {out}: {', '.join(sorted(path.name for path in Path(out).iterdir()))}")
+
+
 def _demo_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=str, default="runs/demo", help="directory of the run")
     parser.add_argument("--samples", type=int | None, default=None, help="plates to make")
@@ -577,6 +606,7 @@ VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], N
     "predict": (_predict_arguments, predict, "meshop predict runs/a/checkpoints/best.ckpt new.vtu --out predictions"),
     "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p"),
     "bench": (_bench_arguments, bench_, "meshop bench --suite real --models CANO Transolver --out runs/real"),
+    "generate": (_generate_arguments, generate, "meshop generate darcy --samples 120 --options.resolution 85"),
     "demo": (_demo_arguments, demo, "meshop demo"),
 }
 

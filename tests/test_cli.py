@@ -351,3 +351,13 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(table) == 2
     again = capsys.readouterr().out
     assert all(line in again for line in table)
+
+
+def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["generate", "darcy", "--samples", "2", "--options.resolution", "9"]) == 0
+    out = capsys.readouterr().out
+    assert "files      data/darcy/raw: piececonst_r9_N1024_smooth1.mat, piececonst_r9_N1024_smooth2.mat" in out
+    assert "deviation" in out
+    assert main(["generate", "darci"]) == 1
+    assert "did you mean 'darcy'" in capsys.readouterr().err
