@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 import torch
 
 from meshop.models import FNO
@@ -7,11 +8,12 @@ from meshop.models import FNO
 VECTORS = Path(__file__).parent.parent / "conformance"
 
 
-def test_equals_the_authors_code():
-    """Neural-Solver-Library's FNO on a grid of 16 x 16, which it does not pad; its numbers are float32."""
-    vector = torch.load(VECTORS / "fno_grid2d.pt", weights_only=True)
+@pytest.mark.parametrize(("name", "blocks"), [("fno_grid2d", [1, 2]), ("fno_grid3d", [1, 2, 3, 4])])
+def test_equals_the_authors_code(name, blocks):
+    """Neural-Solver-Library's FNO on grids of 16 x 16 and 8 x 8 x 8, which it does not pad; its numbers are float32."""
+    vector = torch.load(VECTORS / f"{name}.pt", weights_only=True)
     theirs, args, expected = vector["state_dict"], vector["args"], vector["output"]
-    channels, modes = args["n_hidden"], [args["modes"]] * 2
+    channels, modes = args["n_hidden"], [args["modes"]] * args["space_dim"]
     model = FNO(args["space_dim"] + args["fun_dim"], channels, 4, args["out_dim"], modes)
     ours = {"lift.placeholder": torch.zeros(channels)}  # theirs has none
     for kind in ("weight", "bias"):
@@ -23,8 +25,9 @@ def test_equals_the_authors_code():
                 theirs[f"w{i}.{kind}"].flatten(1) if kind == "weight" else theirs[f"w{i}.bias"]
             )
     for i in range(4):
-        blocks = torch.stack([theirs[f"conv{i}.weights1"], theirs[f"conv{i}.weights2"]])
-        ours[f"layers.{i}.resample.operator.weight"] = torch.view_as_real(blocks)
+        weights = torch.stack([theirs[f"conv{i}.weights{block}"] for block in blocks])
+        own = model.state_dict()[f"layers.{i}.resample.operator.weight"]
+        ours[f"layers.{i}.resample.operator.weight"] = torch.view_as_real(weights).view_as(own)
     model.load_state_dict(ours)
     x = torch.cat([vector["inputs"]["pos"], vector["inputs"]["x"]], dim=-1)
     graphs, nodes = x.shape[:2]
