@@ -32,7 +32,7 @@ def test_items(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "frames", [{"T_in": 50, "T_out": 51}, {"T_in": 0}, {"start": -1}, {"stride": 0}, {"start": 81}]
+    "frames", [{"T_in": 50, "T_out": 51}, {"T_in": 0}, {"starts": [-1]}, {"starts": []}, {"starts": [0, 81]}]
 )
 def test_frames_that_there_are_not_are_refused(tmp_path, frames):
     with pytest.raises(
