@@ -1,13 +1,19 @@
 """Data sets: benchmarks and a user's own directory of mesh files, as PyG data sets of packed meshes."""
 
+from meshop.datasets.airfoil import Airfoil
 from meshop.datasets.cards import card, suite
+from meshop.datasets.darcy import Darcy
 from meshop.datasets.darcy_small import DarcySmall
 from meshop.datasets.dataset import MeshDataset, statistics
 from meshop.datasets.elastic_block import ElasticBlock
+from meshop.datasets.elasticity import Elasticity
 from meshop.datasets.folder import Folder, mesh_files, read_case
 from meshop.datasets.graetz import Graetz
 from meshop.datasets.holed_poisson import HoledPoisson
+from meshop.datasets.navier_stokes import NavierStokes
 from meshop.datasets.navier_stokes_step import NavierStokesStep
+from meshop.datasets.pipe import Pipe
+from meshop.datasets.plasticity import Plasticity
 from meshop.datasets.plate_with_holes import PlateWithHoles
 from meshop.datasets.unsteady_heat import UnsteadyHeat
 
@@ -20,17 +26,29 @@ BENCHMARKS: dict[str, type[MeshDataset]] = {
     "graetz": Graetz,
     "unsteady_heat": UnsteadyHeat,
     "darcy_small": DarcySmall,
+    "airfoil": Airfoil,
+    "pipe": Pipe,
+    "plasticity": Plasticity,
+    "navier_stokes": NavierStokes,
+    "darcy": Darcy,
+    "elasticity": Elasticity,
 }
 
 __all__ = [
     "BENCHMARKS",
+    "Airfoil",
+    "Darcy",
     "DarcySmall",
     "ElasticBlock",
+    "Elasticity",
     "Folder",
     "Graetz",
     "HoledPoisson",
     "MeshDataset",
+    "NavierStokes",
     "NavierStokesStep",
+    "Pipe",
+    "Plasticity",
     "PlateWithHoles",
     "UnsteadyHeat",
     "card",

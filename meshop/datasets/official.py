@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import zlib
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class OfficialDataset(MeshDataset, ABC):
         source: where to get them, as a clause that follows "get".
     """
 
-    files: ClassVar[tuple[RawFile, ...]]
+    files: tuple[RawFile, ...]
     source: ClassVar[str]
 
     @property
@@ -76,7 +77,7 @@ def read_mat(path: str | os.PathLike[str], *names: str) -> list[Array]:
         content = scipy.io.loadmat(path, variable_names=names)
     except NotImplementedError:  # scipy's answer to version 7.3
         return [array.T for array in read_hdf5(path, *names)]
-    except (OSError, ValueError, TypeError, MemoryError, EOFError) as error:
+    except (OSError, ValueError, TypeError, MemoryError, EOFError, zlib.error, scipy.io.matlab.MatReadError) as error:
         raise InputError(f"'{path}' is not a MATLAB file, or is damaged ({error})") from error
     if missing := [name for name in names if name not in content]:
         known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
@@ -131,6 +132,43 @@ def check_shape(array: Array, shape: Sequence[int | None], name: str, path: str 
         raise InputError(f"Expected {name} of shape [{wanted}] in '{path}' (got {list(array.shape)})")
 
 
+def read_xyq(paths: Sequence[str], channels: int) -> tuple[Array, Array, Array]:
+    """Coordinates X, Y [S, n1, n2] and values Q [S, channels, n1, n2] of Geo-FNO's grids, read from disk when used.
+
+    Raises:
+        InputError: a file is damaged, or the shapes do not agree.
+    """
+    x, y, q = map(read_npy, paths)
+    check_shape(x, (None, None, None), "X", paths[0])
+    check_shape(y, x.shape, "Y", paths[1])
+    check_shape(q, (len(x), channels, *x.shape[1:]), "Q", paths[2])
+    return x, y, q
+
+
+def split_rows(count: int, train: int, test: int, last: bool = False) -> tuple[list[int], dict[str, list[int]]]:
+    """The rows of a file that a benchmark uses, and which of these are in each split.
+
+    The first rows are for training; those for testing follow, or are the last ones. Where a file has fewer rows than
+    both take, as a generated one may have, it is divided in their proportion.
+
+    Raises:
+        InputError: there is not a row for each.
+
+    >>> split_rows(9, 3, 2, last=True)
+    ([0, 1, 2, 7, 8], {'train': [0, 1, 2], 'test': [3, 4]})
+    >>> split_rows(4, 300, 100)[1]
+    {'train': [0, 1, 2], 'test': [3]}
+    """
+    if count < 2:
+        raise InputError(f"Expected at least two samples, one to train and one to test on (got {count})")
+    if count < train + test:
+        train = min(max(round(count * train / (train + test)), 1), count - 1)
+        test = count - train
+    start = count - test if last else train
+    splits = {"train": list(range(train)), "test": list(range(train, train + test))}
+    return [*range(train), *range(start, start + test)], splits
+
+
 def grid_mesh(points: Array) -> MeshData:
     """The mesh whose nodes are a grid in row-major order, with quads or hexahedra between them.
 
@@ -167,4 +205,4 @@ def moved(mesh: MeshData, points: Array) -> MeshData:
 
 def tensor(array: Array) -> torch.Tensor:
     """An array of a file as a float32 tensor of its own."""
-    return torch.from_numpy(np.array(array, dtype=np.float32))
+    return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
