@@ -33,7 +33,7 @@ class TransolverPlusPlus(nn.Module):
         num_slices: number of slices.
         ffn_ratio: width of the FFN in units of C.
         dropout: see :class:`~meshop.nn.EideticAttention`.
-        gumbel: when the assignment gets noise: ``"train"``, ``"always"`` (as the authors do) or ``"off"``.
+        gumbel: whether the assignment gets noise: ``"train"``, ``"always"`` (as the authors do) or ``"off"``.
         lift: module from x to hidden features; by default :class:`~meshop.nn.Lift`, which also takes parameters of the
             graph, a position and a time embedding.
 
@@ -97,13 +97,16 @@ class TransolverPlusPlus(nn.Module):
         return self.head(self.norm(h))
 
     @classmethod
-    def from_authors(cls, state_dict: Mapping[str, Tensor]) -> "TransolverPlusPlus":
+    def from_authors(
+        cls, state_dict: Mapping[str, Tensor], gumbel: Literal["train", "always", "off"] = "train"
+    ) -> "TransolverPlusPlus":
         """The model and weights of the authors' ``Transolver_plus``. Their ``x, condition`` are our ``x, params``.
 
         All sizes are read from the weights. The dropout of their script, 0.1, is not among them.
 
         Args:
             state_dict: the weights, as ``torch.load`` gives them.
+            gumbel: what to do about noise: ``"always"`` as the authors do.
 
         Raises:
             InputError: names are missing or unknown; all of them are listed.
@@ -125,6 +128,7 @@ class TransolverPlusPlus(nn.Module):
             heads=size["heads"].numel(),
             num_slices=size["slice"][0],
             ffn_ratio=size["ffn"][0] // channels,
+            gumbel=gumbel,
             lift=Lift(features, channels, num_params=num_params),
         )
         names = backbone_names(layers) | {"lift.lin_params": ["embedding"]}

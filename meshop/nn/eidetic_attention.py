@@ -30,8 +30,12 @@ class EideticAttention(nn.Module):
 
     Differences from the authors' code:
 
-    1. Noise is drawn in training only; theirs is drawn at inference too, so that no two predictions agree
-       (``gumbel="always"``).
+    1. Noise is drawn in training only; theirs is drawn at inference too (``gumbel="always"``), so that no two
+       predictions agree. In its place stands the mean of the noisy assignment, :math:`w_n \approx \mathrm{softmax}_M
+       ( (W_s x_n + b_s) / \sqrt{1 + \tau_n^2} )`: a softmax with temperature :math:`\tau` is the choice of the largest
+       logit under logistic noise of scale :math:`\tau`, the difference of two Gumbel numbers is logistic of scale 1,
+       and variances add. Merely leaving the noise out makes the assignment far sharper than the one that was trained:
+       on ``holed_poisson`` the relative L2 was 0.037 with noise, 0.038 with its mean and 0.237 without.
     2. The sums over the nodes of a mesh that is cut over processes enter the result
        (:func:`~meshop.nn.functional.domain_parallel`); they reduce a tensor and go on with the one before.
     3. Graphs may differ in size, and nodes may carry a measure. Then splitting a node changes nothing, and neither
@@ -45,7 +49,8 @@ class EideticAttention(nn.Module):
         heads: number of heads H.
         num_slices: number of slices M.
         dropout: probability with which entries of the slices' attention and of the output are zeroed in training.
-        gumbel: when noise is added: ``"train"``, ``"always"`` or ``"off"``.
+        gumbel: ``"train"`` for noise in training and its mean in evaluation, ``"always"`` for noise in both, ``"off"``
+            for none.
         min_temperature: lower bound of the temperature.
 
     Shapes:
@@ -111,6 +116,8 @@ class EideticAttention(nn.Module):
         logit = self.lin_slice(x)  # [t, H, T, M]
         if self.gumbel == "always" or (self.gumbel == "train" and self.training):
             logit = logit - torch.empty_like(logit, dtype=tiles.mass.dtype).exponential_().log()
+        elif self.gumbel == "train":
+            tau = (1 + tau.square()).sqrt()
         weight = self.assign(logit / tau, tiles)
         token = soft_pool(weight, x, tiles).to(x.dtype)  # [B, H, M, d]
         y = tiles.merge_heads(soft_unpool(weight, self.update(token), tiles))  # [N, C]

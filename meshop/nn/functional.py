@@ -234,8 +234,9 @@ class Tiles:
     def max(self, x: Tensor) -> Tensor:
         """Maximum of a quantity of the tiles [t, ...] over each graph [B, ...]; carries no gradient."""
         x = x.detach()
-        most = x.amax(0, keepdim=True) if self.slot is None else scatter(x, self.graph, dim_size=self.num_graphs, reduce="max")
-        return all_reduce(most, "max")
+        if self.slot is None:
+            return all_reduce(x.amax(0, keepdim=True), "max")
+        return all_reduce(scatter(x, self.graph, dim_size=self.num_graphs, reduce="max"), "max")
 
 
 def soft_pool(weight: Tensor, value: Tensor, tiles: Tiles, mean: bool = True) -> Tensor:
