@@ -1,8 +1,8 @@
 """Operators of four families in one stack, against stacks of each alone, at equal parameters and equal steps.
 
-Messages along edges (PyG's SAGEConv), clusters (ClusterAttention), Fourier modes on a latent grid (GridSpectralConv) and
-a state-space scan of slices (LatentSSM), each in a Block, learn the displacement of `elastic_block`. A stack of one kind
-gets the width at which it has as many parameters as the mixed one.
+Messages along edges (PyG's SAGEConv), clusters (ClusterAttention), Fourier modes on a latent grid (GridSpectralConv)
+and a state-space scan of slices (LatentSSM), each in a Block, learn the displacement of `elastic_block`. A stack of one
+kind gets the width at which it has as many parameters as the mixed one.
 """
 
 from collections.abc import Callable

@@ -55,7 +55,7 @@ def test_refinement(tmp_path: Path) -> None:
 
     # Linear elements of this size are 4 % off the truth that the example takes.
     holes = example.HoledPoisson(tmp_path / "data", path=tmp_path / "holed_poisson.pt")
-    tests = list(example.remeshed(holes))
+    tests = list(example.remeshed(holes.split("test"), (0.25, 1, 4)))
     for own, (name, same) in zip(holes.split("test"), tests[::11], strict=True):
         assert name == "file"
         assert torch.equal(own.point_data["boundary"].bool(), same.point_data["boundary"])
@@ -64,7 +64,7 @@ def test_refinement(tmp_path: Path) -> None:
         assert float(mesh.measure.sum()) == pytest.approx(1 - 0.3**2, rel=1e-6)
         assert torch.equal(mesh.point_data["boundary"], mesh.point_data["distance"] < 1e-6)
 
-    worst = example.main(str(tmp_path / "holed_poisson.pt"), str(tmp_path), inputs=("distance",), epochs=12)
+    worst = example.main(str(tmp_path / "holed_poisson.pt"), str(tmp_path), runs=("distance mixed",), steps=250)
     with (tmp_path / "refinement.csv").open(newline="") as table:
         rows = list(csv.DictReader(table))
     ratio = {(row["measure"], row["mesh"]): float(row["ratio"]) for row in rows}
