@@ -1,8 +1,8 @@
 """Train on meshes of one size, predict on finer, coarser and otherwise graded ones: what `measure` is for.
 
-CANO learns -1/10 Laplace(u) = 1 around a hole that moves (`datasets/holed_poisson`, 1,352 nodes). Beside the position it
-sees the file's flag `boundary`, which marks a layer as wide as the cells, or the distance to the boundary, a function of
-the place. "Mixed" adds grids of as many nodes, so that the density says nothing about the domain.
+CANO learns -1/10 Laplace(u) = 1 around a hole that moves (`datasets/holed_poisson`, 1,352 nodes). Beside the position
+it sees the file's flag `boundary`, which marks a layer as wide as the cells, or the distance to the boundary, a
+function of place. "Mixed" adds grids of as many nodes, so that the density says nothing about the domain.
 """
 
 from collections.abc import Iterator
