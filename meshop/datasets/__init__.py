@@ -7,18 +7,22 @@ from meshop.datasets.darcy_small import DarcySmall
 from meshop.datasets.dataset import MeshDataset, statistics
 from meshop.datasets.elastic_block import ElasticBlock
 from meshop.datasets.elasticity import Elasticity
+from meshop.datasets.factformer import IT3D, KF2D, Smoke3D
 from meshop.datasets.folder import Folder, mesh_files, read_case
 from meshop.datasets.graetz import Graetz
 from meshop.datasets.holed_poisson import HoledPoisson
+from meshop.datasets.lazy import LazyDataset
 from meshop.datasets.navier_stokes import NavierStokes
 from meshop.datasets.navier_stokes_step import NavierStokesStep
 from meshop.datasets.pipe import Pipe
 from meshop.datasets.plasticity import Plasticity
 from meshop.datasets.plate_with_holes import PlateWithHoles
+from meshop.datasets.realm import EvolveJet, IgnitHIT
+from meshop.datasets.realpdebench import FSI, Combustion, ControlledCylinder, Foil
 from meshop.datasets.unsteady_heat import UnsteadyHeat
 
 # To add a benchmark: its file, a line here, and the directory datasets/NAME with its card.
-BENCHMARKS: dict[str, type[MeshDataset]] = {
+BENCHMARKS: dict[str, type[MeshDataset] | type[LazyDataset]] = {
     "plate_with_holes": PlateWithHoles,
     "elastic_block": ElasticBlock,
     "holed_poisson": HoledPoisson,
@@ -32,24 +36,43 @@ BENCHMARKS: dict[str, type[MeshDataset]] = {
     "navier_stokes": NavierStokes,
     "darcy": Darcy,
     "elasticity": Elasticity,
+    "kf2d": KF2D,
+    "it3d": IT3D,
+    "smoke3d": Smoke3D,
+    "controlled_cylinder": ControlledCylinder,
+    "fsi": FSI,
+    "foil": Foil,
+    "combustion": Combustion,
+    "ignit_hit": IgnitHIT,
+    "evolve_jet": EvolveJet,
 }
 
 __all__ = [
     "BENCHMARKS",
+    "FSI",
+    "IT3D",
+    "KF2D",
     "Airfoil",
+    "Combustion",
+    "ControlledCylinder",
     "Darcy",
     "DarcySmall",
     "ElasticBlock",
     "Elasticity",
+    "EvolveJet",
+    "Foil",
     "Folder",
     "Graetz",
     "HoledPoisson",
+    "IgnitHIT",
+    "LazyDataset",
     "MeshDataset",
     "NavierStokes",
     "NavierStokesStep",
     "Pipe",
     "Plasticity",
     "PlateWithHoles",
+    "Smoke3D",
     "UnsteadyHeat",
     "card",
     "mesh_files",
