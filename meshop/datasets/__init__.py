@@ -14,6 +14,8 @@ from meshop.datasets.holed_poisson import HoledPoisson
 from meshop.datasets.lazy import LazyDataset
 from meshop.datasets.navier_stokes import NavierStokes
 from meshop.datasets.navier_stokes_step import NavierStokesStep
+from meshop.datasets.norm import BloodFlow, Composite, HeatTransfer, IrregularDarcy, PipeTurbulence
+from meshop.datasets.physgto import HeatFlow, ICPPlasma
 from meshop.datasets.pipe import Pipe
 from meshop.datasets.plasticity import Plasticity
 from meshop.datasets.plate_with_holes import PlateWithHoles
@@ -45,6 +47,13 @@ BENCHMARKS: dict[str, type[MeshDataset] | type[LazyDataset]] = {
     "combustion": Combustion,
     "ignit_hit": IgnitHIT,
     "evolve_jet": EvolveJet,
+    "irregular_darcy": IrregularDarcy,
+    "pipe_turbulence": PipeTurbulence,
+    "heat_transfer": HeatTransfer,
+    "composite": Composite,
+    "blood_flow": BloodFlow,
+    "heat_flow": HeatFlow,
+    "icp_plasma": ICPPlasma,
 }
 
 __all__ = [
@@ -53,7 +62,9 @@ __all__ = [
     "IT3D",
     "KF2D",
     "Airfoil",
+    "BloodFlow",
     "Combustion",
+    "Composite",
     "ControlledCylinder",
     "Darcy",
     "DarcySmall",
@@ -63,13 +74,18 @@ __all__ = [
     "Foil",
     "Folder",
     "Graetz",
+    "HeatFlow",
+    "HeatTransfer",
     "HoledPoisson",
+    "ICPPlasma",
     "IgnitHIT",
+    "IrregularDarcy",
     "LazyDataset",
     "MeshDataset",
     "NavierStokes",
     "NavierStokesStep",
     "Pipe",
+    "PipeTurbulence",
     "Plasticity",
     "PlateWithHoles",
     "Smoke3D",

@@ -85,8 +85,8 @@ def read_mat(path: str | os.PathLike[str], *names: str) -> list[Array]:
     return [content[name] for name in names]
 
 
-def read_hdf5(path: str | os.PathLike[str], *names: str) -> list[Array]:
-    """Arrays of an HDF5 file.
+def read_hdf5(path: str | os.PathLike[str], *names: str, rows: slice | None = None) -> list[Array]:
+    """Arrays of an HDF5 file, or some of their rows.
 
     Raises:
         InputError: h5py is missing, the file is damaged, or lacks one of the names; the message lists those it has.
@@ -99,7 +99,7 @@ def read_hdf5(path: str | os.PathLike[str], *names: str) -> list[Array]:
         with h5py.File(path) as file:
             if missing := [name for name in names if name not in file]:
                 raise InputError(f"Expected {', '.join(missing)} in '{path}' (it has {', '.join(file)})")
-            return [file[name][()] for name in names]
+            return [file[name][() if rows is None else rows] for name in names]
     except OSError as error:
         raise InputError(f"'{path}' is not an HDF5 file, or is damaged ({error})") from error
 
@@ -193,6 +193,30 @@ def grid_mesh(points: Array) -> MeshData:
     mesh = MeshData.from_cells(points.reshape(number.size, -1), [9 if len(shape) == 2 else 12] * len(cells), cells)
     mesh.shape = tuple(shape)
     return mesh
+
+
+CELL_TYPES = {3: 5, 4: 10, 8: 12}
+"""VTK code of a cell of so many nodes: triangle, tetrahedron, hexahedron."""
+
+
+def numbered_mesh(points: Array, cells: Array, path: str, first: int = 1) -> MeshData:
+    """The mesh of triangles, tetrahedra or hexahedra [C, 3, 4 or 8] whose nodes a file numbers from ``first`` on.
+
+    Raises:
+        InputError: the cells have another number of nodes, or a number is not that of a node.
+
+    >>> numbered_mesh(np.eye(3), np.array([[1.0, 2.0, 3.0]]), "file").cell_index
+    tensor([0, 1, 2])
+    """
+    if cells.ndim != 2 or cells.shape[1] not in CELL_TYPES or len(cells) == 0:
+        raise InputError(f"Expected cells of 3, 4 or 8 nodes in '{path}' (got shape {list(cells.shape)})")
+    number = cells.astype(np.int64) - first
+    if number.min() < 0 or number.max() >= len(points) or (number + first != cells).any():
+        raise InputError(
+            f"Expected the nodes of cells in '{path}' to be numbered from {first} to {len(points) - 1 + first} "
+            f"(got {cells.min():g} to {cells.max():g})"
+        )
+    return MeshData.from_cells(points, [CELL_TYPES[cells.shape[1]]] * len(cells), number)
 
 
 def moved(mesh: MeshData, points: Array) -> MeshData:
