@@ -1,10 +1,13 @@
 """Data sets: benchmarks and a user's own directory of mesh files, as PyG data sets of packed meshes."""
 
 from meshop.datasets.airfoil import Airfoil
+from meshop.datasets.airfrans import AirfRANS
 from meshop.datasets.cards import card, suite
 from meshop.datasets.darcy import Darcy
 from meshop.datasets.darcy_small import DarcySmall
 from meshop.datasets.dataset import MeshDataset, statistics
+from meshop.datasets.designs import DesignDataset
+from meshop.datasets.drivaernet_plus_plus import DrivAerNetPlusPlus
 from meshop.datasets.elastic_block import ElasticBlock
 from meshop.datasets.elasticity import Elasticity
 from meshop.datasets.factformer import IT3D, KF2D, Smoke3D
@@ -21,10 +24,11 @@ from meshop.datasets.plasticity import Plasticity
 from meshop.datasets.plate_with_holes import PlateWithHoles
 from meshop.datasets.realm import EvolveJet, IgnitHIT
 from meshop.datasets.realpdebench import FSI, Combustion, ControlledCylinder, Foil
+from meshop.datasets.shapenet_car import ShapeNetCar
 from meshop.datasets.unsteady_heat import UnsteadyHeat
 
 # To add a benchmark: its file, a line here, and the directory datasets/NAME with its card.
-BENCHMARKS: dict[str, type[MeshDataset] | type[LazyDataset]] = {
+BENCHMARKS: dict[str, type[MeshDataset] | type[LazyDataset] | type[DesignDataset]] = {
     "plate_with_holes": PlateWithHoles,
     "elastic_block": ElasticBlock,
     "holed_poisson": HoledPoisson,
@@ -47,6 +51,9 @@ BENCHMARKS: dict[str, type[MeshDataset] | type[LazyDataset]] = {
     "combustion": Combustion,
     "ignit_hit": IgnitHIT,
     "evolve_jet": EvolveJet,
+    "shapenet_car": ShapeNetCar,
+    "airfrans": AirfRANS,
+    "drivaernet_plus_plus": DrivAerNetPlusPlus,
     "irregular_darcy": IrregularDarcy,
     "pipe_turbulence": PipeTurbulence,
     "heat_transfer": HeatTransfer,
@@ -61,6 +68,7 @@ __all__ = [
     "FSI",
     "IT3D",
     "KF2D",
+    "AirfRANS",
     "Airfoil",
     "BloodFlow",
     "Combustion",
@@ -68,6 +76,8 @@ __all__ = [
     "ControlledCylinder",
     "Darcy",
     "DarcySmall",
+    "DesignDataset",
+    "DrivAerNetPlusPlus",
     "ElasticBlock",
     "Elasticity",
     "EvolveJet",
@@ -88,6 +98,7 @@ __all__ = [
     "PipeTurbulence",
     "Plasticity",
     "PlateWithHoles",
+    "ShapeNetCar",
     "Smoke3D",
     "UnsteadyHeat",
     "card",
