@@ -497,26 +497,39 @@ def _bench_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", type=str, default=[], help="models of the suite (default: all)")
     parser.add_argument("--seeds", nargs="+", type=int, default=[], help="instead of the suite's")
     parser.add_argument("--minutes", type=float | None, default=None, help="of training a run, instead of the suite's")
+    parser.add_argument(
+        "--budget",
+        type=Literal["full", "hour", "minutes"] | None,
+        default=None,
+        help="instead of --minutes: all epochs of the recipes, 60 minutes or 5",
+    )
     parser.add_argument("--out", type=str, default="runs/bench", help="directory of the results")
     parser.add_argument("--root", type=str, default="data", help="where the benchmarks' files lie, in ROOT/NAME")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--only-steps", action="store_true", help="measure the seconds of a step and train nothing")
+    parser.add_argument("--workers", type=int | Literal["ray"], default=1, help="runs side by side, or on Ray: ray")
 
 
 def bench_(options: Namespace) -> None:
-    """Compare models on benchmarks, each run with the same minutes of training; runs that are done are kept."""
-    from meshop.bench import bench, choose, read_suite, to_markdown
+    """Compare models on benchmarks, each run with the same budget of training; runs that are done are kept."""
+    from meshop.bench import BUDGETS, bench, choose, draw, read_suite, to_markdown
 
+    if options.budget is not None and options.minutes is not None:
+        raise InputError("Give --budget or --minutes, not both")
+    minutes = options.minutes if options.budget is None else BUDGETS[options.budget]
     suite = read_suite(options.suite)
-    trials = choose(suite, options.data, options.models, options.seeds, options.minutes)
-    rows = bench(trials, options.out, options.root, options.device, options.only_steps)
+    trials = choose(suite, options.data, options.models, options.seeds, minutes)
+    rows = bench(trials, options.out, options.root, options.device, options.only_steps, options.workers)
     if not rows:
         return
     command = f"meshop bench --suite {Path(options.suite).stem}"
-    command += "" if options.minutes is None else f" --minutes {options.minutes:g}"
-    report = Path(options.out) / "results.md"
-    report.write_text(to_markdown(rows, choose(suite, minutes=options.minutes), command))
+    command += f" --budget {options.budget}" if options.budget else ""
+    command += f" --minutes {options.minutes:g}" if options.minutes is not None else ""
+    report, shown = Path(options.out) / "results.md", choose(suite, minutes=minutes)
+    report.write_text(to_markdown(rows, shown, command))
     print(f"results    {report}, {report.with_suffix('.csv')}")
+    for picture in draw(rows, shown, options.out):
+        print(f"picture    {picture}")
 
 
 def _generate_arguments(parser: ArgumentParser) -> None:
