@@ -1,6 +1,17 @@
 """Benchmarks made by solvers, in the layout that their authors publish: ``meshop generate NAME``."""
 
-from meshop.datasets.generators import composite, darcy, elasticity, irregular_darcy, navier_stokes
+from meshop.datasets.generators import (
+    composite,
+    darcy,
+    elasticity,
+    heat_flow,
+    irregular_darcy,
+    it3d,
+    kf2d,
+    navier_stokes,
+    pipe,
+    smoke3d,
+)
 from meshop.datasets.generators.generator import Generator, generate
 
 # To add a generator: its file, and a line here.
@@ -11,6 +22,11 @@ GENERATORS: dict[str, Generator] = {
     "composite": composite.GENERATOR,
     "navier_stokes": navier_stokes.GENERATOR,
     "navier_stokes_1e-4": navier_stokes.MORE_VISCOUS,
+    "pipe": pipe.GENERATOR,
+    "heat_flow": heat_flow.GENERATOR,
+    "kf2d": kf2d.GENERATOR,
+    "it3d": it3d.GENERATOR,
+    "smoke3d": smoke3d.GENERATOR,
 }
 
 __all__ = ["GENERATORS", "Generator", "generate"]
