@@ -28,6 +28,8 @@ from meshop.data import FieldSpec, InputError, MeshData, did_you_mean
 if TYPE_CHECKING:
     from meshop.datasets.lazy import LazyDataset
 
+LAYOUT = 2  # of the cache; another number makes all caches stale
+
 
 class MeshDataset(InMemoryDataset, ABC):
     """Meshes with the same fields, split into parts: a PyG data set whose cache is never stale.
@@ -111,7 +113,7 @@ class MeshDataset(InMemoryDataset, ABC):
     @cached_property
     def processed_file_names(self) -> list[str]:
         files = [(os.path.relpath(f, self.root), s.st_size, s.st_mtime_ns) for f in self.sources for s in [os.stat(f)]]
-        return [f"meshop-{_digest([type(self).__name__, self.options])}-{_digest([__version__, files])}.pt"]
+        return [f"meshop-{_digest([type(self).__name__, self.options])}-{_digest([__version__, LAYOUT, files])}.pt"]
 
     def _process(self) -> None:
         path = Path(self.processed_paths[0])
