@@ -1,6 +1,7 @@
 """Benchmarks made by solvers, in the layout that their authors publish: ``meshop generate NAME``."""
 
 from meshop.datasets.generators import (
+    airfoil,
     composite,
     darcy,
     elasticity,
@@ -22,6 +23,7 @@ GENERATORS: dict[str, Generator] = {
     "composite": composite.GENERATOR,
     "navier_stokes": navier_stokes.GENERATOR,
     "navier_stokes_1e-4": navier_stokes.MORE_VISCOUS,
+    "airfoil": airfoil.GENERATOR,
     "pipe": pipe.GENERATOR,
     "heat_flow": heat_flow.GENERATOR,
     "kf2d": kf2d.GENERATOR,
