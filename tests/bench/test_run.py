@@ -90,7 +90,7 @@ def test_done_runs_stay_and_failed_ones_are_tried_again(
         calls.append((function.__name__, trial.model, trial.seed))
         if trial.model == "Missing":
             raise RuntimeError("again\nmissing")
-        return {"relative_l2:displacement": "0.1", "seconds": "1"}
+        return {"relative_l2:displacement": "0.1", "seconds": "1", "seconds_a_step": "1", "machine": "M"}
 
     monkeypatch.setattr(module, "_apart", record)
     trials, out = read_suite(done / "suite.yaml"), tmp_path / "out"
