@@ -276,7 +276,7 @@ def _slope_of_flux(w: Array, normal: Array) -> Array:
 def solve(flow: Flow, w: Array, steps: int, tolerance: float = 1e-8) -> Array:
     """Let a flow become steady.
 
-    Each step solves with the matrix of a method of first order, which is made anew every fifth time, and with a time
+    Each step solves with the matrix of a method of first order, which is made anew every tenth time, and with a time
     step that grows.
 
     Args:
@@ -298,7 +298,7 @@ def solve(flow: Flow, w: Array, steps: int, tolerance: float = 1e-8) -> Array:
         start = start or now
         if now <= tolerance * start:
             return w
-        if step % 5 == 0:
+        if step % 10 == 0:
             lu = factors(flow.matrix(w, courant))
         change = -lu.solve(residual.T.ravel()).reshape(-1, 4).T
         rho, u, v, p = primitive(w)

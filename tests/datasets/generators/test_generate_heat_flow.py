@@ -134,3 +134,16 @@ def test_the_files(tmp_path):
     assert area.sum() == pytest.approx(3 - 2 * np.pi * radius**2, rel=1e-3)
     assert (np.bincount(content["cells"].ravel()) > 0).all()
     assert found["u"][0] > 0
+
+
+@pytest.mark.slow
+def test_the_fastest_flow_on_the_finest_mesh_stays_in_bounds():
+    class Extreme:
+        def uniform(self, *ranges):
+            return np.array([0.6, 90, 0.35, 0.04, 90])
+
+    made = sample(Extreme(), **GENERATORS["heat_flow"].options)
+    assert np.abs(made["u"]).max() < 4 * 0.6
+    assert made["T"].max() == pytest.approx(293.15 + 90, abs=2)
+    assert made["T"].min() == pytest.approx(293.15, abs=2)
+    assert made["v"][400:].std() > 0.05
