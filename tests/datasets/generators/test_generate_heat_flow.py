@@ -17,6 +17,7 @@ from meshop.datasets.generators.heat_flow import (
     sample,
     solve,
 )
+from meshop.datasets.physgto import HeatFlow
 
 
 def rectangle(n, left=0.0, right=1.0):
@@ -98,28 +99,29 @@ def test_the_mesh_follows_the_circles():
     assert len(near) >= 80
 
 
-def test_the_files(tmp_path):
-    options = {"frames": 26, "size": 0.3, "dt": 0.01}
-    found = generate(GENERATORS["heat_flow"], tmp_path, samples=3, seed=2, **options)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
+def test_its_data_set_reads_the_files(tmp_path):
+    raw = tmp_path / "raw"
+    options = {"frames": 36, "size": 0.3, "dt": 0.01}
+    found = generate(GENERATORS["heat_flow"], raw, samples=3, seed=2, **options)
+    assert sorted(p.name for p in raw.iterdir()) == [
         "case_0000.h5",
         "case_0001.h5",
         "case_0002.h5",
         "test.txt",
         "train.txt",
     ]
-    assert (tmp_path / "train.txt").read_text() == "case_0000.h5\ncase_0001.h5\n"
-    assert (tmp_path / "test.txt").read_text() == "case_0002.h5\n"
+    assert (raw / "train.txt").read_text() == "case_0000.h5\ncase_0001.h5\n"
+    assert (raw / "test.txt").read_text() == "case_0002.h5\n"
     wanted = sample(np.random.default_rng([2, 1]), **GENERATORS["heat_flow"].options | options)
-    with h5py.File(tmp_path / "case_0001.h5") as file:
+    with h5py.File(raw / "case_0001.h5") as file:
         content = {key: value[()] for key, value in file.items()}
     assert content.keys() == wanted.keys()
     for key, value in wanted.items():
         np.testing.assert_array_equal(content[key], value)
     nodes, kind = content["node_pos"], content["node_type"]
     speed, warmth, _, radius, _ = content["conditions"]
-    assert all(content[name].shape == (26, len(nodes)) for name in "uvpT")
-    assert content["t"][:, 0] == pytest.approx(0.02 * np.arange(26))
+    assert all(content[name].shape == (36, len(nodes)) for name in "uvpT")
+    assert content["t"][:, 0] == pytest.approx(0.02 * np.arange(36))
     assert set(kind) == {INSIDE, INLET, OUTLET, WALL, CYLINDER}
     assert content["T"][-1, kind == CYLINDER] == pytest.approx(293.15 + warmth, rel=1e-6)
     assert content["u"][-1, kind == INLET].max() == pytest.approx(1.5 * speed, rel=0.02)
@@ -134,6 +136,12 @@ def test_the_files(tmp_path):
     assert area.sum() == pytest.approx(3 - 2 * np.pi * radius**2, rel=1e-3)
     assert (np.bincount(content["cells"].ravel()) > 0).all()
     assert found["u"][0] > 0
+    flows = HeatFlow(tmp_path)
+    assert flows.splits == {"train": [0, 1], "test": [2]}
+    flow = flows[1]
+    np.testing.assert_array_equal(flow.point_data["u_in"].T, content["u"][25:30])
+    np.testing.assert_array_equal(flow.point_data["v_out"].T, content["v"][30:35])
+    np.testing.assert_array_equal(flow.point_data["boundary"], kind != INSIDE)
 
 
 @pytest.mark.slow
