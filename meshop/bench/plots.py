@@ -90,7 +90,7 @@ def curves(errors: Curves, argument: str, title: str = "") -> Figure:
         axes.set(xscale="log", yscale="log", xlabel=argument)
         ticks = sorted({value for runs in models.values() for value in runs})
         axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
-        axes.minorticks_off()
+        axes.set_xticks([], minor=True)
         axes.grid(which="both", alpha=0.3)
         axes.legend()
     return figure
