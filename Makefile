@@ -48,7 +48,7 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.core
 	@echo "== installing the tools for tests (a minute, once)"
-	$(PIP) -e '.[dev,data]'
+	$(PIP) -e '.[dev,data,generate]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev

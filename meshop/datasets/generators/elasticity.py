@@ -58,8 +58,8 @@ def rings(around: int, across: int) -> tuple[Array, Array, Array]:
 def block(coefficients: Array, around: int = 36, across: int = 3) -> MeshQuad2:
     """The unit square without the void about its middle, in biquadratic elements that are regular along all borders.
 
-    Elements grow thinner outwards, by as much as gives all points the deviation of the published ones; stresses had no
-    part in that choice.
+    Elements grow thinner outwards, by as much as gives all points the deviation of the published ones: that
+    agreement is fitted.
     """
     from skfem import MeshQuad2
 
