@@ -32,7 +32,7 @@ LAYERS = {
     "cluster sum": lambda: ClusterAttention(C, H, M, aggr="sum"),
     "physics": lambda: PhysicsAttention(C, H, M),
     "residual": lambda: SliceResidualAttention(C, H, M),
-    "eidetic": lambda: EideticAttention(C, H, M),
+    "eidetic": lambda: EideticAttention(C, H, M, gumbel="off"),
     "linear": lambda: LinearAttentionNO(C, H, M),
     "latent": lambda: LatentSSM(C, H, M, Hydra(C, state_channels=4)),
 }

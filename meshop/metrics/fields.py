@@ -37,7 +37,7 @@ def mse(
             channel, (1, 2) for each of both. The last frame alone is ``pred[:, -1]``.
 
     Returns:
-        [B], or [B, *kept], float32 at least; 0 for an empty graph.
+        [B], or ``[B, *kept]``, float32 at least; 0 for an empty graph.
 
     Raises:
         InputError: the shapes differ; an axis to keep is not there.
@@ -228,7 +228,7 @@ def spearman(
 class _Over:
     """Sums over what shares a number: the nodes of a graph and the components that are not kept.
 
-    Fields are [N, K, R]: nodes, kept components, the rest. Results are [B, K], and [B, *kept] in the end.
+    Fields are [N, K, R]: nodes, kept components, the rest. Results are [B, K], and ``[B, *kept]`` in the end.
     """
 
     def __init__(
