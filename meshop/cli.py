@@ -344,6 +344,7 @@ def open_data(options: Namespace) -> Any:
 def train(options: Namespace) -> None:
     """Train a model on a directory of mesh files or on a benchmark, and evaluate it on the test split."""
     import torch
+    from torch_geometric.data import InMemoryDataset
     from torch_geometric.loader import DataLoader
 
     from meshop.checkpoint import build, from_config
@@ -358,8 +359,10 @@ def train(options: Namespace) -> None:
     surrogate = Surrogate(model, data.spec, data.pre_transform, recipe, description)
     parameters = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items())
-    nodes = [d.num_nodes for d in data]
-    print(f"data       {options.data}: {sizes}; {min(nodes)} to {max(nodes)} nodes")
+    in_memory = isinstance(data, InMemoryDataset)  # others would be read whole only to count their nodes
+    nodes = [d.num_nodes for d in (data if in_memory else data[:1])]
+    span = f"{min(nodes)} to {max(nodes)} nodes" if in_memory else f"{nodes[0]} nodes in the first"
+    print(f"data       {options.data}: {sizes}; {span}")
     print(f"fields     {_names(data.spec)}")
     channels = f"{data.spec.in_channels} -> {data.spec.out_channels} channels"
     print(f"model      {type(model).__name__}, {channels}, {parameters} parameters")

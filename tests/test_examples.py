@@ -77,8 +77,10 @@ def test_refinement(tmp_path: Path) -> None:
 
 def test_mix_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     example = importlib.import_module("mix_operators")
-    assert example.main(str(tmp_path), width=24, epochs=1, num_samples=8) > 0
+    gain = example.main(str(tmp_path), width=24, epochs=1, num_samples=8)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0].strip() for line in lines] == ["all four", *example.MIXERS]
     sizes = [int(line.split(":")[1].split()[0].replace(",", "")) for line in lines]
+    mixed, *alone = (float(line.split()[-1]) for line in lines)
+    assert gain == pytest.approx(min(alone) / mixed, abs=0.01)
     assert max(sizes) < 1.2 * min(sizes)  # equal parameters, as far as widths in steps of four allow

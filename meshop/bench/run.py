@@ -253,7 +253,7 @@ def _ray() -> Callable[..., Row]:
     try:
         ray = importlib.import_module("ray")
     except ModuleNotFoundError as error:
-        raise InputError("--workers ray needs the package ray: pip install ray") from error
+        raise InputError("--workers ray needs the package ray: pip install 'meshop[ray]'") from error
     if not ray.is_initialized():
         ray.init()
 

@@ -178,7 +178,7 @@ def test_on_ray_a_trial_is_a_task(written: Any, tmp_path: Path, monkeypatch: pyt
     bench(read_suite(written()), tmp_path / "out", workers="ray")
     assert ray.begun == 1
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match="--workers ray needs the package ray: pip install ray"):
+    with pytest.raises(InputError, match=r"--workers ray needs the package ray: pip install 'meshop\[ray\]'"):
         bench(read_suite(written()), tmp_path / "out", workers="ray")
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from meshop.cli import main
 from meshop.data import InputError
 from meshop.datasets import IT3D, KF2D, Smoke3D
 
@@ -164,3 +165,15 @@ def test_smoke3d_of_another_layout_is_refused(tmp_path):
 def test_absent_files_are_asked_for(tmp_path, kind, what):
     with pytest.raises(InputError, match=rf"^{kind.__name__} needs {what}.* in '.*raw'; get .* of FactFormer"):
         kind(tmp_path)
+
+
+def test_the_command_line_does_not_read_all_windows_to_describe_them(tmp_path, capsys, monkeypatch):
+    write_kf2d(tmp_path)
+    read = []
+    frames = KF2D.frames
+    monkeypatch.setattr(KF2D, "frames", lambda self, *window: read.append(window) or frames(self, *window))
+    command = ["train", "kf2d", "--root", str(tmp_path), "--dry-run", "--data_args.train_starts", "[0]"]
+    assert main([*command, "--model.num_layers", "1", "--model.hidden_channels", "8"]) == 0
+    printed = capsys.readouterr().out
+    assert "5 train, 7 test; 8 nodes in the first" in printed
+    assert len(read) == 1 + 5 + 1  # described, normalised, one batch
