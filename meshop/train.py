@@ -29,7 +29,7 @@ from torch_geometric.transforms import BaseTransform
 import meshop
 from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
 from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
-from meshop.metrics import relative_l2
+from meshop.metrics import relative_h1, relative_l2
 from meshop.nn import Normalizer, call
 
 log = logging.getLogger("meshop")
@@ -45,6 +45,7 @@ class Recipe:
         lr: peak learning rate of the cycle.
         weight_decay: of AdamW.
         clip: largest norm of the gradient; 0 does not clip.
+        h1: factor of the relative error of the slopes along edges, which is added to the loss; 0 leaves it out.
         accumulate: batches whose gradients are averaged into one step.
         ema: decay of an exponential moving average of the weights, which is then what is validated, saved and used.
         patience: stop after this many epochs without a better validation loss.
@@ -57,6 +58,7 @@ class Recipe:
     lr: float = 1e-3
     weight_decay: float = 1e-5
     clip: float = 1.0
+    h1: float = 0.0
     accumulate: int = 1
     ema: float | None = None
     patience: int | None = None
@@ -67,6 +69,8 @@ class Recipe:
         for name in ("epochs", "batch_size", "accumulate"):
             if getattr(self, name) < 1:
                 raise InputError(f"Expected --{name} of at least 1 (got {getattr(self, name)})")
+        if self.h1 < 0:
+            raise InputError(f"Expected --h1 of at least 0 (got {self.h1})")
         if self.ema is not None and not 0 < self.ema < 1:
             raise InputError(f"Expected --ema between 0 and 1, 0.999 say (got {self.ema})")
 
@@ -83,6 +87,8 @@ class Surrogate(pl.LightningModule):
     .. math::
         \mathcal L = \frac1{|F|}\sum_{f \in F} \frac1B \sum_{b=1}^{B}
         \frac{\lVert \hat y_{b,f} - y_{b,f}\rVert_2}{\lVert y_{b,f}\rVert_2}
+
+    With ``recipe.h1`` :func:`meshop.metrics.relative_h1` of each field, times that factor, is added to each term.
 
     Args:
         model: any module that :func:`meshop.nn.call` can call, with ``spec.in_channels`` inputs and
@@ -133,11 +139,21 @@ class Surrogate(pl.LightningModule):
         prediction = self(data) if prediction is None else prediction
         batch = data.batch if "batch" in data else None
         size = data.num_graphs if "batch" in data else 1
-        pairs = zip(self.spec.unpack(prediction).items(), self.spec.unpack(data.y).values(), strict=True)
-        return {name: relative_l2(p, y, batch=batch, batch_size=size) for (name, p), y in pairs}
+        return {name: relative_l2(p, y, batch=batch, batch_size=size) for name, p, y in self._fields(data, prediction)}
+
+    def _fields(self, data: Data, prediction: Tensor) -> Iterator[tuple[str, Tensor, Tensor]]:
+        truth = self.spec.unpack(data.y)
+        yield from ((name, p, truth[name]) for name, p in self.spec.unpack(prediction).items())
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
-        loss = torch.stack([e.mean() for e in self.errors(batch).values()]).mean()
+        prediction = self(batch)
+        loss = torch.stack([e.mean() for e in self.errors(batch, prediction).values()]).mean()
+        if self.recipe.h1:
+            if "edge_index" not in batch:
+                raise InputError("--h1 needs edges, along which it takes slopes; --knn 8 makes some")
+            place = (batch.pos, batch.edge_index, batch.batch, batch.num_graphs)
+            slopes = [relative_h1(p, y, *place).mean() for _, p, y in self._fields(batch, prediction)]
+            loss = loss + self.recipe.h1 * torch.stack(slopes).mean()
         if not bool(loss.isfinite()):
             cases = ", ".join(batch.name) if "name" in batch else "one of its meshes"
             raise InputError(

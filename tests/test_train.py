@@ -333,3 +333,28 @@ def test_a_killed_process_resumes_to_the_same_weights(tmp_path: Path) -> None:
         for out in ("whole", "killed")
     ]
     assert all(torch.equal(states[0][k], states[1][k]) for k in states[0])
+
+
+def test_h1_adds_the_error_of_slopes_to_the_loss(tmp_path: Path) -> None:
+    data, spec = cases(2)
+    batch = next(iter(DataLoader(data, batch_size=2)))
+    surrogate = small(spec, h1=0.2)
+    surrogate.fit_normalizers(data)
+    surrogate.log = lambda *args, **kwargs: None  # type: ignore[method-assign]  # there is no trainer
+    with torch.no_grad():
+        loss, prediction = surrogate.training_step(batch, 0), surrogate(batch)
+        terms = []
+        for fields in (slice(0, 1), slice(1, 3)):  # p, u
+            for graph in range(2):
+                own, (i, j) = batch.batch == graph, batch.edge_index
+                p, y = prediction[:, fields], batch.y[:, fields]
+                edge, slope = own[i], (batch.pos[j] - batch.pos[i]).norm(dim=1, keepdim=True)
+                h1 = (((p - y)[j] - (p - y)[i]) / slope)[edge].norm() / ((y[j] - y[i]) / slope)[edge].norm()
+                terms.append((p - y)[own].norm() / y[own].norm() + 0.2 * h1)
+    assert loss.item() == pytest.approx(torch.stack(terms).mean().item(), rel=1e-5)
+    with pytest.raises(InputError, match="--h1 of at least 0"):
+        Recipe(h1=-1)
+    for mesh in data:
+        del mesh.edge_index
+    with pytest.raises(InputError, match="--h1 needs edges"):
+        fit(small(spec, h1=0.2), data, None, tmp_path, device="cpu")

@@ -4,7 +4,7 @@ They take values in physical units (decode first), and integrate over the mesh w
 every node weighs the same, as in the papers.
 """
 
-from meshop.metrics.fields import grouped_mse, mse, pearson, r2, relative_l2, rmse, spearman
+from meshop.metrics.fields import grouped_mse, mse, pearson, r2, relative_h1, relative_l2, rmse, spearman
 from meshop.metrics.forces import force_coefficient, surface_force
 from meshop.metrics.spectra import energy_spectrum, fourier_rmse, to_grid
 
@@ -16,6 +16,7 @@ __all__ = [
     "mse",
     "pearson",
     "r2",
+    "relative_h1",
     "relative_l2",
     "rmse",
     "spearman",

@@ -108,6 +108,51 @@ def relative_l2(
     return over.result(over.norm(pred - target) / torch.where(size > 0, size, 1))
 
 
+def relative_h1(
+    pred: Tensor,
+    target: Tensor,
+    pos: Tensor,
+    edge_index: Tensor,
+    batch: Tensor | None = None,
+    batch_size: int | None = None,
+) -> Tensor:
+    r"""Relative error of the slopes along the edges of each graph: a discrete H1 seminorm.
+
+    .. math::
+        \Bigl( \sum_{(i, j) \in E} \lVert s_{ij}(p - y) \rVert^2 \Big/ \sum_{(i, j) \in E} \lVert s_{ij}(y) \rVert^2
+        \Bigr)^{1/2}, \qquad s_{ij}(v) = \frac{v_j - v_i}{\lVert x_j - x_i \rVert}
+
+    Edges between nodes at one place, as along a wake cut, have no slope and are left out.
+
+    Args:
+        pred: [N], or [N, C] with further axes or none.
+        target: the same shape.
+        pos: coordinates [N, D].
+        edge_index: edges [2, E], in one direction or both.
+        batch: graph of each node [N]; one graph if absent.
+        batch_size: number of graphs B.
+
+    Returns:
+        [B]; where the target is constant, the root mean square slope of the error.
+
+    Raises:
+        InputError: the shapes differ.
+
+    >>> pos, edges = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[0, 1], [1, 2]])
+    >>> relative_h1(torch.tensor([[5.0], [6.0], [12.0]]), torch.tensor([[0.0], [2.0], [4.0]]), pos, edges)
+    tensor([1.])
+    """
+    if pred.shape != target.shape:
+        raise InputError(f"Expected pred and target of one shape (got {list(pred.shape)} and {list(target.shape)})")
+    i, j = edge_index
+    length = (pos[j] - pos[i]).norm(dim=1)
+    i, j, length = i[length > 0], j[length > 0], length[length > 0, None]
+    pred, target = pred.reshape(len(pos), -1), target.reshape(len(pos), -1)
+    graph = None if batch is None else batch[i]
+    size = int(batch.max()) + 1 if batch is not None and batch_size is None and batch.numel() else batch_size
+    return relative_l2((pred[j] - pred[i]) / length, (target[j] - target[i]) / length, graph, batch_size=size)
+
+
 def grouped_mse(
     pred: Tensor,
     target: Tensor,

@@ -46,7 +46,7 @@ def test_a_model_may_be_the_recipes_of_the_benchmarks(written: Any) -> None:
     ]
     recipe = yaml.safe_load((places.card("darcy") / "lamo.yaml").read_text())
     assert trials[0].choice == recipe["model"]
-    assert trials[0].recipe == {k: recipe[k] for k in ("epochs", "batch_size", "lr", "weight_decay", "clip")}
+    assert trials[0].recipe == {k: recipe[k] for k in ("epochs", "batch_size", "lr", "weight_decay", "clip", "h1")}
     assert trials[0].data_args == {"stride": 2}
     assert trials[2].recipe["epochs"] == 500
 

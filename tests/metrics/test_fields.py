@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 from meshop.data import InputError
-from meshop.metrics import grouped_mse, mse, pearson, r2, relative_l2, rmse, spearman
+from meshop.metrics import grouped_mse, mse, pearson, r2, relative_h1, relative_l2, rmse, spearman
 
 FIELDS = (mse, rmse, relative_l2, r2, pearson)
 
@@ -200,3 +200,33 @@ def test_shapes_that_differ_are_an_error_and_not_broadcast():
     for axis in (0, 2, -1):
         with pytest.raises(InputError, match=r"keep axes of \[5, 2\] after that of the nodes"):
             mse(torch.randn(5, 2), torch.randn(5, 2), keep=axis)
+
+
+def test_relative_h1_of_a_batch_of_graphs_with_a_closed_form():
+    """Lines y = a x and p = b x have the error |b - a| / |a| on any nodes; the wake cut's pairs do not count."""
+    pos = torch.tensor([[0.0, 0], [1, 0], [3, 0], [0, 0], [0, 2], [0, 2], [0, 7]])
+    edges = torch.tensor([[0, 1, 3, 4, 5], [1, 2, 4, 5, 6]])
+    batch = torch.tensor([0, 0, 0, 1, 1, 1, 1])
+    target, pred = torch.tensor([2.0, 5])[batch], torch.tensor([3.0, 4])[batch]
+    target, pred = (factor[:, None] * pos.sum(1, keepdim=True) for factor in (target, pred))
+    expected = torch.tensor([0.5, 0.2, 0])
+    torch.testing.assert_close(relative_h1(pred + 100, target, pos, edges, batch, 3), expected)
+    torch.testing.assert_close(relative_h1(pred, target, pos, edges.flip(0), batch), expected[:2])
+    with pytest.raises(InputError, match="one shape"):
+        relative_h1(pred[:, 0], target, pos, edges)
+
+
+def test_relative_h1_is_that_of_central_differences_in_the_limit():
+    """Of smooth fields on a grid: the norm over both axes of the published loss, to second order."""
+    off = []
+    for n in (20, 40):
+        x, y = torch.meshgrid(*[torch.linspace(0, 1, n + 1, dtype=torch.float64)] * 2, indexing="ij")
+        pos, number = torch.stack([x, y], -1).view(-1, 2), torch.arange((n + 1) ** 2).view(n + 1, n + 1)
+        ends = [(number[:-1], number[1:]), (number[:, :-1], number[:, 1:])]
+        edges = torch.cat([torch.stack([a.flatten(), b.flatten()]) for a, b in ends], 1)
+        target, pred = torch.sin(3 * x) * torch.cos(2 * y), torch.sin(3 * x) * y
+        slopes = [torch.stack(torch.gradient(v, spacing=1 / n), -1)[1:-1, 1:-1] for v in (pred - target, target)]
+        found = relative_h1(pred.view(-1, 1), target.view(-1, 1), pos, edges)
+        off.append(abs(float(found - slopes[0].norm() / slopes[1].norm())))
+    assert off[1] < off[0] < 0.05
+    assert off[1] < 0.02
