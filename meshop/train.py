@@ -31,6 +31,7 @@ from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
 from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
 from meshop.metrics import relative_h1, relative_l2
 from meshop.nn import Normalizer, call
+from meshop.rollout import Rollout, Stepper
 
 log = logging.getLogger("meshop")
 
@@ -90,6 +91,10 @@ class Surrogate(pl.LightningModule):
 
     With ``recipe.h1`` :func:`meshop.metrics.relative_h1` of each field, times that factor, is added to each term.
 
+    With a ``rollout`` the model is one call of it: it has k C outputs a node, k frames of C components, and the
+    surrogate maps the inputs of a window to its targets by as many calls as it takes. All frames of a component share
+    their mean and deviation. The loss is the mean over the calls that are learnt from.
+
     Args:
         model: any module that :func:`meshop.nn.call` can call, with ``spec.in_channels`` inputs and
             ``spec.out_channels`` outputs a node: meshop's models and PyG's alike.
@@ -97,6 +102,7 @@ class Surrogate(pl.LightningModule):
         transform: what builds the graph of a raw mesh (edges, measure); applied to new files by :meth:`prepare`.
         recipe: how it is trained.
         description: how to build the model (:func:`meshop.checkpoint.describe`), when its attributes do not tell.
+        rollout: how the model is carried through time; without it, one call gives all targets.
     """
 
     def __init__(
@@ -106,13 +112,15 @@ class Surrogate(pl.LightningModule):
         transform: BaseTransform | None = None,
         recipe: Recipe | None = None,
         description: dict[str, Any] | None = None,
+        rollout: Rollout | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.spec = spec
         self.recipe = recipe or Recipe()
+        self.stepper = None if rollout is None else Stepper(spec, rollout)
         self.x_norm = Normalizer(spec.in_channels)
-        self.y_norm = Normalizer(spec.out_channels)
+        self.y_norm = Normalizer(spec.out_channels if self.stepper is None else self.stepper.channels)
         self._transform = transform
         self._origin = {
             "model": rebuildable(model, description),
@@ -128,11 +136,16 @@ class Surrogate(pl.LightningModule):
 
     def forward(self, data: Data) -> Tensor:
         """Predict the packed targets [N, T] of a mesh or a batch, in physical units."""
+        return self.call(data) if self.stepper is None else self.stepper.window(self.call, data)
+
+    def call(self, data: Data) -> Tensor:
+        """The model in physical units: all targets [N, T], or with a rollout the frames [N, k, C] of a call."""
         data, fields = data.__copy__(), data.x.size(1)
         data.x = self.x_norm(self._features(data))
         if self.spec.params:  # for models that take them beside x
             data.params = self.x_norm(pad(data.params, (fields, 0)))[:, fields:]
-        return self.y_norm.inverse(call(self.model, data).float())
+        out = call(self.model, data).float()
+        return self.y_norm.inverse(out if self.stepper is None else out.unflatten(1, (-1, self.stepper.channels)))
 
     def errors(self, data: Data, prediction: Tensor | None = None) -> dict[str, Tensor]:
         """Relative L2 error of each field and graph: ``{field: [B]}``."""
@@ -146,14 +159,7 @@ class Surrogate(pl.LightningModule):
         yield from ((name, p, truth[name]) for name, p in self.spec.unpack(prediction).items())
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
-        prediction = self(batch)
-        loss = torch.stack([e.mean() for e in self.errors(batch, prediction).values()]).mean()
-        if self.recipe.h1:
-            if "edge_index" not in batch:
-                raise InputError("--h1 needs edges, along which it takes slopes; --knn 8 makes some")
-            place = (batch.pos, batch.edge_index, batch.batch, batch.num_graphs)
-            slopes = [relative_h1(p, y, *place).mean() for _, p, y in self._fields(batch, prediction)]
-            loss = loss + self.recipe.h1 * torch.stack(slopes).mean()
+        loss = torch.stack([self._loss(batch, p, y) for p, y in self._lessons(batch)]).mean()
         if not bool(loss.isfinite()):
             cases = ", ".join(batch.name) if "name" in batch else "one of its meshes"
             raise InputError(
@@ -162,6 +168,24 @@ class Surrogate(pl.LightningModule):
             )
         self.log("train_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=batch.num_graphs)
         return loss
+
+    def _lessons(self, batch: Data) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pairs of a predicted field and the true one."""
+        if self.stepper is None:
+            yield from ((p, y) for _, p, y in self._fields(batch, self(batch)))
+            return
+        progress = self.current_epoch / self.recipe.epochs
+        for frames, truth in self.stepper.lessons(self.call, batch, progress, self.x_norm.std):
+            yield from zip(self.stepper.split(frames).values(), self.stepper.split(truth).values(), strict=True)
+
+    def _loss(self, batch: Data, p: Tensor, y: Tensor) -> Tensor:
+        loss = relative_l2(p, y, batch=batch.batch, batch_size=batch.num_graphs).mean()
+        if not self.recipe.h1:
+            return loss
+        if "edge_index" not in batch:
+            raise InputError("--h1 needs edges, along which it takes slopes; --knn 8 makes some")
+        slopes = relative_h1(p, y, batch.pos, batch.edge_index, batch.batch, batch.num_graphs)
+        return loss + self.recipe.h1 * slopes.mean()
 
     def validation_step(self, batch: Data, batch_idx: int) -> None:
         errors = self.errors(batch)
@@ -184,7 +208,9 @@ class Surrogate(pl.LightningModule):
         """Set the means and deviations from the packed meshes of a training set."""
         for mesh in data:
             self.x_norm.fit(self._features(mesh))
-            self.y_norm.fit(mesh.y)
+            self.y_norm.fit(mesh.y if self.stepper is None else self.stepper.samples(mesh))
+        if self.stepper is not None:
+            self.x_norm.mean, self.x_norm.std = self.stepper.pooled(self.x_norm.mean, self.x_norm.std)
 
     def prepare(self, mesh: MeshData, where: str = "the mesh", targets: bool = False) -> MeshData:
         """Build the graph of a raw mesh and pack its fields, as was done for the training set."""
@@ -222,6 +248,7 @@ class Surrogate(pl.LightningModule):
             **self._origin,
             "spec": self.spec.to_dict(),
             "recipe": asdict(self.recipe),
+            "rollout": None if self.stepper is None else asdict(self.stepper.rollout),
             "versions": versions(),
         }
 
@@ -242,7 +269,8 @@ class Surrogate(pl.LightningModule):
                 )
             model = build(about["model"])
         transform = None if about["transform"] is None else build(about["transform"])
-        surrogate = cls(model, FieldSpec.from_dict(about["spec"]), transform, Recipe(**about["recipe"]))
+        rollout = Rollout(**about["rollout"]) if about.get("rollout") else None
+        surrogate = cls(model, FieldSpec.from_dict(about["spec"]), transform, Recipe(**about["recipe"]), None, rollout)
         try:
             surrogate.load_state_dict(state["state_dict"])
         except RuntimeError as error:
