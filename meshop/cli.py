@@ -293,6 +293,7 @@ def _train_arguments(parser: ArgumentParser) -> None:
 
     import meshop.models  # noqa: F401
     from meshop.datasets import BENCHMARKS
+    from meshop.rollout import Rollout
     from meshop.train import Recipe
 
     names = ", ".join(BENCHMARKS)
@@ -302,6 +303,12 @@ def _train_arguments(parser: ArgumentParser) -> None:
     parser.add_subclass_arguments(nn.Module, "model", skip={"in_channels", "out_channels"}, instantiate=False)
     parser.set_defaults({"model": {"class_path": "meshop.models.CANO", "init_args": MODEL_DEFAULTS}})
     parser.add_class_arguments(Recipe, nested_key=None)
+    parser.add_argument(
+        "--rollout",
+        type=Rollout | None,
+        default=None,
+        help="predict a few frames a call and step: --rollout.frames 1 (T_in is that of the data set)",
+    )
     parser.add_argument("--out", type=str | None, default=None, help="directory of the run (default: runs/DATA)")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
@@ -341,6 +348,19 @@ def open_data(options: Namespace) -> Any:
     return BENCHMARKS[options.data](root=options.root or f"data/{options.data}", **extra)
 
 
+def _rollout(given: Any, data: Any) -> Any:
+    """The rollout that was asked for, on the windows of the data."""
+    from dataclasses import replace
+
+    from meshop.rollout import Rollout
+
+    if given is None:
+        return None
+    if not hasattr(data, "T_in"):
+        raise InputError("--rollout needs data with frames; a mesh of this data set has none")
+    return replace(given if isinstance(given, Rollout) else Rollout(**given), T_in=data.T_in)
+
+
 def train(options: Namespace) -> None:
     """Train a model on a directory of mesh files or on a benchmark, and evaluate it on the test split."""
     import torch
@@ -348,15 +368,17 @@ def train(options: Namespace) -> None:
     from torch_geometric.loader import DataLoader
 
     from meshop.checkpoint import build, from_config
+    from meshop.rollout import out_channels
     from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
 
     recipe = Recipe(**{k: options[k] for k in Recipe.__dataclass_fields__})
     data = open_data(options)
+    rollout = _rollout(options.rollout, data)
     torch.manual_seed(recipe.seed)
     description = from_config(options.model.as_dict())
-    description["args"] |= {"in_channels": data.spec.in_channels, "out_channels": data.spec.out_channels}
+    description["args"] |= {"in_channels": data.spec.in_channels, "out_channels": out_channels(data.spec, rollout)}
     model = build(description)
-    surrogate = Surrogate(model, data.spec, data.pre_transform, recipe, description)
+    surrogate = Surrogate(model, data.spec, data.pre_transform, recipe, description, rollout)
     parameters = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items())
     in_memory = isinstance(data, InMemoryDataset)  # others would be read whole only to count their nodes
@@ -364,7 +386,7 @@ def train(options: Namespace) -> None:
     span = f"{min(nodes)} to {max(nodes)} nodes" if in_memory else f"{nodes[0]} nodes in the first"
     print(f"data       {options.data}: {sizes}; {span}")
     print(f"fields     {_names(data.spec)}")
-    channels = f"{data.spec.in_channels} -> {data.spec.out_channels} channels"
+    channels = f"{data.spec.in_channels} -> {out_channels(data.spec, rollout)} channels"
     print(f"model      {type(model).__name__}, {channels}, {parameters} parameters")
     if options.dry_run:
         surrogate.fit_normalizers(data.split("train"))

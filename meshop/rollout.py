@@ -268,3 +268,8 @@ class Stepper:
 
     def _mask(self, data: Data) -> Tensor:
         return (data.x[:, self._forced] != 0)[:, None, None]
+
+
+def out_channels(spec: FieldSpec, rollout: Rollout | None) -> int:
+    """Channels that a model has to predict at each node: all targets, or with a rollout the frames of one call."""
+    return spec.out_channels if rollout is None else rollout.frames * Stepper(spec, rollout).channels

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
-from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
+from meshop.data import Field, FieldSpec, InputError
 from meshop.models import CANO
 from meshop.rollout import Rollout, Stepper
 from meshop.train import Recipe, Surrogate
