@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,6 +148,13 @@ class Surrogate(pl.LightningModule):
         out = call(self.model, data).float()
         return self.y_norm.inverse(out if self.stepper is None else out.unflatten(1, (-1, self.stepper.channels)))
 
+    def mean(self, data: Data) -> Tensor:
+        """The mean of the training set as a prediction [N, T]; with a rollout, of the frames of its histories."""
+        if self.stepper is None:
+            return self.y_norm.mean.expand(data.x.size(0), -1)
+        frame = self.stepper.history(self.x_norm.mean[None])[:, -1:]
+        return self.stepper.pack(frame.expand(data.x.size(0), self.stepper.T_out, -1))
+
     def errors(self, data: Data, prediction: Tensor | None = None) -> dict[str, Tensor]:
         """Relative L2 error of each field and graph: ``{field: [B]}``."""
         prediction = self(data) if prediction is None else prediction
@@ -241,6 +249,36 @@ class Surrogate(pl.LightningModule):
                 arrays[f"{name}_error"] = _in_space(error, out.points) if spatial else error
         out[key] = arrays
         return out
+
+    @torch.inference_mode()
+    def rollout(self, data: Data, steps: int) -> Iterator[dict[str, Tensor]]:
+        """Predict frame after frame from the history of a packed window; memory does not grow with the steps.
+
+        Args:
+            data: a window or a batch of windows on different meshes; forced nodes take its targets as far as they go.
+            steps: frames to predict.
+
+        Yields:
+            Each field of a frame in physical units, [N] or [N, components].
+
+        Raises:
+            InputError: the model has no rollout; a field is no longer finite, after the frames before.
+        """
+        if self.stepper is None:
+            raise InputError("Expected a model with a rollout (got one that predicts all its frames in one call)")
+        self.eval()
+        data = data.to(self.device)
+        truth = self.stepper.truth(data.y) if "y" in data else None
+        calls = self.stepper.march(self.call, data, truth)
+        frames = chain.from_iterable(block.unbind(1) for block in calls)
+        for number, frame in enumerate(islice(frames, steps), start=1):
+            fields = self.stepper.split(frame)
+            for name, value in fields.items():
+                if count := int((~value.isfinite()).any(-1).sum()):
+                    raise InputError(
+                        f"Step {number} of the rollout is not finite: {name} at {count} of {len(value)} nodes"
+                    )
+            yield {name: value.squeeze(1) if value.size(1) == 1 else value for name, value in fields.items()}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["meshop"] = {
@@ -450,7 +488,7 @@ def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) ->
             prediction = surrogate(batch.to(surrogate.device))
             first = len(rows) // len(surrogate.spec.targets)
             names = batch.name if "name" in batch else [str(first + i) for i in range(batch.num_graphs)]
-            mean = surrogate.y_norm.inverse(torch.zeros_like(prediction))
+            mean = surrogate.mean(batch)
             own, reference = surrogate.errors(batch, prediction), surrogate.errors(batch, mean)
             weighted = _weighted_errors(surrogate.spec, batch, prediction)
             for b, name in enumerate(names):
