@@ -348,19 +348,6 @@ def open_data(options: Namespace) -> Any:
     return BENCHMARKS[options.data](root=options.root or f"data/{options.data}", **extra)
 
 
-def _rollout(given: Any, data: Any) -> Any:
-    """The rollout that was asked for, on the windows of the data."""
-    from dataclasses import replace
-
-    from meshop.rollout import Rollout
-
-    if given is None:
-        return None
-    if not hasattr(data, "T_in"):
-        raise InputError("--rollout needs data with frames; a mesh of this data set has none")
-    return replace(given if isinstance(given, Rollout) else Rollout(**given), T_in=data.T_in)
-
-
 def train(options: Namespace) -> None:
     """Train a model on a directory of mesh files or on a benchmark, and evaluate it on the test split."""
     import torch
@@ -368,12 +355,12 @@ def train(options: Namespace) -> None:
     from torch_geometric.loader import DataLoader
 
     from meshop.checkpoint import build, from_config
-    from meshop.rollout import out_channels
+    from meshop.rollout import out_channels, rollout_on
     from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
 
     recipe = Recipe(**{k: options[k] for k in Recipe.__dataclass_fields__})
     data = open_data(options)
-    rollout = _rollout(options.rollout, data)
+    rollout = rollout_on(data, options.rollout)
     torch.manual_seed(recipe.seed)
     description = from_config(options.model.as_dict())
     description["args"] |= {"in_channels": data.spec.in_channels, "out_channels": out_channels(data.spec, rollout)}
