@@ -1,14 +1,17 @@
 """Writes the samples of the benchmarks, ``datasets/NAME/sample``: ``python tests/datasets/make_samples.py [NAME ...]``.
 
 Those of :data:`SOLVED` are coarse solutions by the generators, the others hold numbers that mean nothing, from the
-writers of the tests of each reader. All lie in the published layout and are read with the default arguments.
+writers of the tests of each reader. All lie in the published layout and are read with the default arguments. The mark
+``generated.json`` says that they were made, as it does beside the files of ``meshop generate``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +30,8 @@ import test_realm
 import test_realpdebench
 import test_shapenet_car
 
-from meshop.datasets import ICPPlasma
+from meshop import __version__
+from meshop.datasets import BENCHMARKS, ICPPlasma, sample
 from meshop.datasets.generators import GENERATORS, elasticity, generate
 
 FOLDER = Path(__file__).parents[2] / "datasets"
@@ -127,9 +131,39 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 } | {name: lambda root, name=name: solved(name, root) for name in SOLVED}
 
 
+def mark(name: str, raw: Path) -> None:
+    """Say how the files were made, if nothing does yet."""
+    if (raw / "generated.json").exists():
+        return
+    with tempfile.TemporaryDirectory() as root:
+        count = len(BENCHMARKS[name](sample(name, root)))
+    options = {key: value for key, value in SOLVED.get(name, {}).items() if key != "samples"}
+    record = {
+        "generator": name if name in SOLVED else "",
+        "meshop": __version__,
+        "seed": 0,
+        "samples": count,
+        "published_samples": GENERATORS[name].samples if name in SOLVED else count,
+        "options": options,
+        "changed": options if name in SOLVED else {"values": "that mean nothing"},
+        "statistics": {},
+        "files": [
+            {
+                "name": path.relative_to(raw).as_posix(),
+                "bytes": path.stat().st_size,
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            }
+            for path in sorted(raw.rglob("*"))
+            if path.is_file()
+        ],
+    }
+    (raw / "generated.json").write_text(json.dumps([record], indent=1) + "\n")
+
+
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or WRITERS:
         place = FOLDER / chosen / "sample"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         WRITERS[chosen](place)
+        mark(chosen, place / "raw")

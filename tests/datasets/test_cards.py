@@ -1,6 +1,7 @@
 """The cards: each benchmark has one, and a correct copy has the numbers that it states; and the samples beside them."""
 
 import hashlib
+import json
 import os
 import re
 from importlib.util import find_spec
@@ -87,6 +88,11 @@ def test_a_sample_is_small_and_has_the_fields_of_its_card(name, tmp_path):
     folder = card(name) / "sample"
     assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 30e3
     assert "`sample/`" in _read(name)
+    [record] = json.loads((folder / "raw" / "generated.json").read_text())
+    files = [file for file in (folder / "raw").rglob("*") if file.is_file() and file.name != "generated.json"]
+    assert {(file["name"], file["bytes"]) for file in record["files"]} == {
+        (file.relative_to(folder / "raw").as_posix(), file.stat().st_size) for file in files
+    }
     data = BENCHMARKS[name](sample(name, tmp_path))
     assert data.splits["train"]
     assert data.splits["test"]
