@@ -43,9 +43,9 @@ class DarcySmall(OfficialDataset):
     """
 
     files = (
-        RawFile("darcy_train_16.pt", 1_280_999),
-        RawFile("darcy_test_16.pt", 64_999),
-        RawFile("darcy_test_32.pt", 256_999),
+        RawFile("darcy_train_16.pt", 1_280_999, "0be662acdb1dab7dfd1a1da0b140e97f75cc94f98a14edcf768abe6968b3b418"),
+        RawFile("darcy_test_16.pt", 64_999, "d2b19af9d4a6ae04ba2de54b8ecccc8b89766472faf6ce7f506c0b2a60f69a4c"),
+        RawFile("darcy_test_32.pt", 256_999, "bcbd10622373e94df84a17fcdb72ac4317d76e024c2499d21fd1fd34d0742cfd"),
     )
     source = "them from neuralop/data/datasets/data of github.com/neuraloperator/neuraloperator"
 

@@ -58,6 +58,7 @@ class NavierStokes(OfficialDataset):
             empty or does not lie in the frames.
     """
 
+    files = tuple(FILES.values())  # of an instance, that of its viscosity
     source = (
         "NavierStokes_V1e-5_N1200_T20.zip (0.4 GB unpacked) or NavierStokes_V1e-4_N10000_T30.zip (5 GB unpacked) "
         "from the data folder of FNO's authors and unpack it"
