@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, read_mat, tensor
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, tensor
+from meshop.io.arrays import read_mat
 
 
 class Darcy(OfficialDataset):
