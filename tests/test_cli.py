@@ -177,7 +177,7 @@ def test_info_of_raw_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "bad.npz' is not an archive of arrays of numpy, or is damaged" in sentence(capsys)
     assert main(["info", str(raw)]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(one + f"{bad}\n  not read: '{bad}' is not an archive")
+    assert printed.startswith(one + f"not read: '{bad}' is not an archive")
     assert printed.endswith("\n1 files, 1 arrays, 144 bytes, 1 not read\n")
     assert main(["info", str(raw), "--json"]) == 0
     good, other = json.loads(capsys.readouterr().out)

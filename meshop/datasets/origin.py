@@ -18,40 +18,31 @@ Record = Mapping[str, Any]
 ``name``, ``bytes`` and ``sha256``."""
 
 
-def records(directory: str | os.PathLike[str]) -> list[Record]:
-    """The calls of ``meshop generate`` that left files in a directory, as its mark says.
+def read_mark(path: str | os.PathLike[str]) -> list[Record]:
+    """The calls of ``meshop generate`` that made the files beside a mark; none where there is no mark.
 
     Raises:
         InputError: the mark is damaged.
     """
-    path = Path(directory, MARK)
-    found = read_json(path) if path.exists() else []
+    found = read_json(path) if Path(path).exists() else []
     if not isinstance(found, list) or not all(isinstance(record, dict) and "files" in record for record in found):
         raise InputError(f"'{path}' is not what meshop generate writes; move it away")
     return found
 
 
-def made(directory: str | os.PathLike[str], exactly: bool = False) -> dict[str, Record]:
-    """The files of a directory that ``meshop generate`` made, by name: those that have the size that the mark says.
+def made(directory: str | os.PathLike[str], records: Iterable[Record], exactly: bool = False) -> dict[str, Record]:
+    """The files of a directory that ``meshop generate`` made, by name: those that have the size that a record says.
 
     Published files may have the same size; ``exactly`` compares contents too, and reads all files for it.
     """
     return {
         file["name"]: record
-        for record in records(directory)
+        for record in records
         for file in record["files"]
         if (path := Path(directory, file["name"])).is_file()
         and path.stat().st_size == file["bytes"]
         and (not exactly or sha256(path) == file["sha256"])
     }
-
-
-def not_made(directory: str | os.PathLike[str]) -> list[str]:
-    """The files of a directory and below that ``meshop generate`` did not make, without hidden ones."""
-    own = {*made(directory, exactly=True), MARK}
-    names = [path.relative_to(directory) for path in Path(directory).rglob("*") if path.is_file()]
-    names = [name for name in names if not any(part.startswith(".") for part in name.parts)]
-    return sorted(name.as_posix() for name in names if name.as_posix() not in own)
 
 
 def origin(directory: str | os.PathLike[str], paths: Iterable[str | os.PathLike[str]]) -> str:
@@ -61,7 +52,7 @@ def origin(directory: str | os.PathLike[str], paths: Iterable[str | os.PathLike[
     that took the place of a generated one.
     """
     texts: dict[str, dict[str, None]] = {}
-    for name, record in made(directory).items():
+    for name, record in made(directory, read_mark(Path(directory, MARK))).items():
         for place in (PurePath(name), *PurePath(name).parents):
             texts.setdefault(place.as_posix(), {})[_text(record)] = None
     found: dict[str, None] = {}

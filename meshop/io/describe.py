@@ -81,13 +81,18 @@ def describe_directory(root: str | os.PathLike[str]) -> Iterator[dict[str, Any]]
     """
     done = 0
     for path in natural_order(path for path in Path(root).rglob("*") if path.is_file()):
-        if not any(part.startswith(".") or part == "processed" for part in path.relative_to(root).parts):
+        if any(part.startswith(".") or part == "processed" for part in path.relative_to(root).parts):
+            continue
+        report = {"file": str(path)}
+        if path.suffix.lower() not in (*FORMATS, *ARRAYS):
+            report["error"] = f"'{path}' has an extension that meshop does not know"
+        else:
             try:
                 report = describe(path)
                 done += 1
             except (InputError, MemoryError) as error:
-                report = {"file": str(path), "error": str(error)}
-            yield report
+                report["error"] = str(error)
+        yield report
     if not done:
         raise InputError(f"Expected files that meshop reads in '{root}' or its subdirectories (found none)")
 
@@ -108,7 +113,7 @@ def natural_order(paths: Iterable[Path]) -> list[Path]:
 def as_text(report: Mapping[str, Any]) -> str:
     """A report of :func:`describe` in lines."""
     if "error" in report:
-        return f"{report['file']}\n  not read: {report['error']}"
+        return f"not read: {report['error']}"
     lines = [report["file"]]
     if "arrays" in report:
         lines.append(f"  {report['bytes']:,} bytes   SHA-256 {report['sha256']}")

@@ -235,7 +235,9 @@ def test_a_directory_with_a_damaged_and_an_unknown_file(tmp_path: Path) -> None:
         "  box    x 0 to 1   y 0 to 1   z 0 to 0",
         "  p:point   [4] float64   1 to 3   1 not finite",
     ]
-    assert as_text(reports[1]).startswith(f"{reports[1]['file']}\n  not read: '{reports[1]['file']}' is not an archive")
+    assert as_text(reports[1]).startswith(f"not read: '{reports[1]['file']}' is not an archive")
+    assert "\n" not in as_text(reports[1])
+    assert as_text(reports[4]) == f"not read: '{reports[4]['file']}' has an extension that meshop does not know"
     assert as_text(reports[2]).splitlines()[1:] == [
         f"  {size} bytes   SHA-256 {reports[2]['sha256']}",
         "  v   [2, 3] float32   -2.5 to 7.25   2 not finite",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from meshop import __version__
 from meshop.data import InputError
 from meshop.datasets.dataset import whole_file
-from meshop.datasets.origin import MARK, not_made, records
+from meshop.datasets.origin import MARK, Record, made, read_mark
 from meshop.io.arrays import sha256
 
 Array = NDArray[Any]
@@ -90,12 +90,8 @@ def generate(
         raise InputError(f"Expected options among {known} (got {', '.join(unknown)})")
     settings = dict(generator.options) | options
     out = Path(out)
-    folder = out / "samples"
-    if not folder.exists() and (others := not_made(out)):
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        raise InputError(
-            f"'{out}' holds {others[0]}{more}, which meshop generate did not make; choose another directory (--out)"
-        )
+    folder, files = out / "samples", out / "samples" / "files"
+    _only_own(out, [*read_mark(out / MARK), *read_mark(files / MARK)])
     folder.mkdir(parents=True, exist_ok=True)
     _same_call(folder / "settings.json", {"seed": seed, **settings})
     paths = [folder / f"{index:06d}.npz" for index in range(samples)]
@@ -109,38 +105,57 @@ def generate(
             said = now
             rest = (now - start) / count * (len(left) - count)
             log.info("%d of %d samples, %.0f s, %.0f s left", samples - len(left) + count, samples, now - start, rest)
-    files = folder / "files"
-    shutil.rmtree(files, ignore_errors=True)
-    files.mkdir()
-    found = generator.write(files, _Samples(paths), settings)
-    table = {name: (float(np.mean(v, dtype=float)), float(np.std(v, dtype=float))) for name, v in found.items()}
-    for name, (mean, std) in table.items():
-        if name in generator.published:
-            log.info("%s: mean %.5g, deviation %.5g; published %s and %s", name, mean, std, *generator.published[name])
-    names = sorted(path.relative_to(files).as_posix() for path in files.rglob("*") if path.is_file())
-    for name in names:
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        (files / name).replace(out / name)
-    _mark(out, names, generator, samples, seed, settings, table)
+    if not (files / MARK).exists():
+        shutil.rmtree(files, ignore_errors=True)
+        files.mkdir()
+        found = generator.write(files, _Samples(paths), settings)
+        table = {name: (float(np.mean(v, dtype=float)), float(np.std(v, dtype=float))) for name, v in found.items()}
+        record = _record(files, generator, samples, seed, settings, table)
+        names = {file["name"] for file in record["files"]}
+        earlier = [
+            {**other, "files": kept}
+            for other in read_mark(out / MARK)
+            if (kept := [file for file in other["files"] if file["name"] not in names])
+        ]
+        with whole_file(files / MARK) as part:
+            part.write_text(json.dumps([*earlier, record], indent=1))
+    record = read_mark(files / MARK)[-1]
+    for name in [*(file["name"] for file in record["files"]), MARK]:
+        if (files / name).exists():  # not moved before the call was stopped
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (files / name).replace(out / name)
     shutil.rmtree(folder)
-    return table
+    for name, values in record["statistics"].items():
+        if values["published"]:
+            mean, std = values["published"]
+            log.info(
+                "%s: mean %.5g, deviation %.5g; published %s and %s", name, values["mean"], values["std"], mean, std
+            )
+    return {name: (values["mean"], values["std"]) for name, values in record["statistics"].items()}
 
 
-def _mark(
-    out: Path,
-    names: Sequence[str],
+def _only_own(out: Path, records: Sequence[Record]) -> None:
+    """Refuse a directory with files that no call made; those of a call that was stopped while it moved them are own."""
+    own = {*made(out, records, exactly=True), MARK}
+    names = [path.relative_to(out) for path in out.rglob("*") if path.is_file()]
+    names = [name for name in names if name.parts[0] != "samples" and not any(p.startswith(".") for p in name.parts)]
+    if others := sorted(name.as_posix() for name in names if name.as_posix() not in own):
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise InputError(
+            f"'{out}' holds {others[0]}{more}, which meshop generate did not make; choose another directory (--out)"
+        )
+
+
+def _record(
+    files: Path,
     generator: Generator,
     samples: int,
     seed: int,
     settings: Mapping[str, Any],
     table: Mapping[str, tuple[float, float]],
-) -> None:
-    """Write how files were made beside them, and keep what is said of others."""
-    earlier = [
-        {**record, "files": [file for file in record["files"] if file["name"] not in names]} for record in records(out)
-    ]
+) -> Record:
     used, usual = (json.loads(json.dumps(dict(options))) for options in (settings, generator.options))
-    record = {
+    return {
         "generator": generator.name,
         "meshop": __version__,
         "seed": seed,
@@ -152,10 +167,12 @@ def _mark(
             name: {"mean": mean, "std": std, "published": generator.published.get(name)}
             for name, (mean, std) in table.items()
         },
-        "files": [{"name": name, "bytes": (out / name).stat().st_size, "sha256": sha256(out / name)} for name in names],
+        "files": [
+            {"name": path.relative_to(files).as_posix(), "bytes": path.stat().st_size, "sha256": sha256(path)}
+            for path in sorted(files.rglob("*"))
+            if path.is_file()
+        ],
     }
-    with whole_file(out / MARK) as part:
-        part.write_text(json.dumps([*(record for record in earlier if record["files"]), record], indent=1))
 
 
 def _make(sample: Callable[..., Sample], seed: int, options: Mapping[str, Any], index: int, path: Path) -> None:
