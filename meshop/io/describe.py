@@ -248,11 +248,12 @@ def _stack(leaves: Sequence[Leaf], name: str) -> Leaf:
     return Leaf(name, shape, dtype, blocks)
 
 
-def _leaf(array: Any, name: str, note: str = "") -> Leaf:
+def _leaf(array: Any, name: str) -> Leaf:
     """An array of numpy or h5py."""
-    kind, shape = array.dtype.kind, tuple(array.shape or ())
-    dtype = "text" if kind in "US" else array.dtype.name
-    return Leaf(name, shape, dtype, _blocks(array) if kind in "biuf" else (), note)
+    kind, dtype = array.dtype.kind, array.dtype.name
+    if kind not in "biuf" or array.shape is None:  # HDF5 knows arrays without a shape, which hold nothing
+        return Leaf(name, tuple(array.shape or ()), "text" if kind in "US" else dtype)
+    return Leaf(name, tuple(array.shape), dtype, _blocks(array))
 
 
 def _blocks(array: Any) -> Iterator[Array]:

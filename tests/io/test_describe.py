@@ -203,6 +203,12 @@ def test_types_of_torch_and_empty_arrays(tmp_path: Path) -> None:
     assert {name: a["shape"] for name, a in arrays(tmp_path / "a.npz").items()} == {"none": [0, 2], "one": []}
     np.save(tmp_path / "a.npy", np.zeros((0, 2)))
     assert arrays(tmp_path / "a.npy")["a"]["min"] is None
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["nothing"], file["words"] = h5py.Empty("f4"), np.array(["a", "b"], dtype="S1")
+    assert {name: (a["shape"], a["dtype"], a["min"]) for name, a in arrays(tmp_path / "a.h5").items()} == {
+        "nothing": ([], "float32", None),
+        "words": ([2], "text", None),
+    }
 
 
 def test_a_table_of_parameters(tmp_path: Path) -> None:
