@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, read_mat, tensor
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, tensor
+from meshop.io.arrays import read_mat
 
 
 class Darcy(OfficialDataset):

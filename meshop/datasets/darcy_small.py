@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
-import torch
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
 from meshop.datasets.official import OfficialDataset, RawFile, grid_mesh
+from meshop.io.arrays import read_torch
 
 
 class DarcySmall(OfficialDataset):
@@ -39,7 +37,7 @@ class DarcySmall(OfficialDataset):
         transform, pre_transform, pre_filter, force_reload: see :class:`~meshop.datasets.MeshDataset`.
 
     Raises:
-        InputError: a file is not there or has another layout.
+        InputError: a file is not there, is damaged or has another layout.
     """
 
     files = (
@@ -53,10 +51,7 @@ class DarcySmall(OfficialDataset):
         meshes: list[MeshData] = []
         splits = {}
         for split, path in zip(("train", "test", "test_32"), self.raw_paths, strict=True):
-            try:
-                raw = torch.load(path, weights_only=True)
-            except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-                raise InputError(f"'{path}' is not a file of torch, or is damaged") from error
+            raw = read_torch(path)
             if not isinstance(raw, dict) or not {"x", "y"} <= set(raw):
                 raise InputError(f"Expected the tensors x and y in '{path}'")
             if raw["x"].dim() != 3 or raw["x"].shape != raw["y"].shape:

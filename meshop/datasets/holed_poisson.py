@@ -10,6 +10,7 @@ import torch
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
 from meshop.datasets.official import OfficialDataset, RawFile
+from meshop.io.arrays import read_torch
 
 
 class HoledPoisson(OfficialDataset):
@@ -39,7 +40,7 @@ class HoledPoisson(OfficialDataset):
         transform, pre_transform, pre_filter, force_reload: see :class:`~meshop.datasets.MeshDataset`.
 
     Raises:
-        InputError: the file is not there or has another layout.
+        InputError: the file is not there, is damaged or has another layout.
     """
 
     files = (
@@ -74,7 +75,7 @@ class HoledPoisson(OfficialDataset):
         )
 
     def read(self) -> tuple[list[MeshData], FieldSpec, dict[str, list[int]]]:
-        raw = torch.load(self.raw_paths[0], weights_only=True)
+        raw = read_torch(self.raw_paths[0])
         missing = {"x", "y", "u", "triang", "mu"} - set(raw if isinstance(raw, dict) else ())
         if missing:
             raise InputError(

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, read_mat, split_rows, tensor
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, split_rows, tensor
+from meshop.io.arrays import read_mat
 
 FILES = {
     1e-5: RawFile("NavierStokes_V1e-5_N1200_T20.mat"),
