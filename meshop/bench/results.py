@@ -108,7 +108,8 @@ def _caption(done: Sequence[Row], budget: str) -> str:
     seeds = sorted({int(r["seed"]) for r in done})
     which = f"mean ± deviation of seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    time = "all epochs of each recipe" if budget == "full" else f"{budget} minutes of training a run"
+    minutes = f"{budget} minute{'' if budget == '1' else 's'} of training a run"
+    time = "all epochs of each recipe" if budget == "full" else minutes
     counts = [sorted({int(r[k]) for r in done if r.get(k)}) for k in ("train_meshes", "test_meshes")]
     texts = [" to ".join(f"{n:,}" for n in dict.fromkeys((c[0], c[-1]))) for c in counts if c]
     meshes = f"{texts[0]} training and {texts[1]} test meshes; " if texts else ""
