@@ -127,11 +127,24 @@ def generate(
     shutil.rmtree(folder)
     for name, values in record["statistics"].items():
         if values["published"]:
-            mean, std = values["published"]
-            log.info(
-                "%s: mean %.5g, deviation %.5g; published %s and %s", name, values["mean"], values["std"], mean, std
-            )
+            log.info("%s", _check(name, values["mean"], values["std"], *values["published"]))
     return {name: (values["mean"], values["std"]) for name, values in record["statistics"].items()}
+
+
+def _check(name: str, mean: float, std: float, published_mean: float | None, published_std: float) -> str:
+    """How far statistics are from those that are published.
+
+    >>> _check("sol", 0.0057, 0.00383, None, 0.00388433)
+    'sol: mean 0.0057, deviation 0.00383; published 0.0038843, -1.4 %'
+    >>> _check("x", 0.5, 0.32, 0.4998, 0.3217)
+    'x: mean 0.5, deviation 0.32; published 0.4998 (+0.1 % of the deviation) and 0.3217, -0.5 %'
+    """
+    shift = (
+        f"{published_mean:.5g} ({(mean - published_mean) / published_std:+.1%}" if published_mean is not None else ""
+    )
+    shift = shift.replace("%", " % of the deviation) and ")
+    spread = f"{published_std:.5g}, {std / published_std - 1:+.1%}".replace("%", " %")
+    return f"{name}: mean {mean:.5g}, deviation {std:.5g}; published {shift}{spread}"
 
 
 def _only_own(out: Path, records: Sequence[Record]) -> None:
