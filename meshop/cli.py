@@ -62,14 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _info_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", type=str, help="a mesh file, a directory of mesh files, or a benchmark")
+    parser.add_argument("path", type=str, help="a mesh file, a file of arrays, a directory of such, or a benchmark")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def info(options: Namespace) -> None:
-    """Print points, cells by type, fields with location, shape, range and NaN count, and the box of a mesh."""
-    from meshop.datasets import BENCHMARKS, card, mesh_files
-    from meshop.io import read_mesh
+    """Print what is in a file: the points, cells and fields of a mesh, or the arrays and the SHA-256 of raw data."""
+    from meshop.datasets import BENCHMARKS, card
+    from meshop.io.describe import as_text, describe, describe_directory, summary
 
     path = Path(options.path)
     if options.path in BENCHMARKS and not path.exists():
@@ -77,51 +77,15 @@ def info(options: Namespace) -> None:
         for recipe in sorted(card(options.path).glob("*.yaml")):
             print(f"meshop train {options.path} --config {recipe}")
         return
-    files = mesh_files(path) if path.is_dir() else [path]
-    reports = [{"file": str(f), **describe_mesh(read_mesh(f))} for f in files]
+    reports = []
+    for report in describe_directory(path) if path.is_dir() else [describe(path)]:
+        reports.append(report)
+        if not options.json:
+            print(as_text(report))
     if options.json:
         print(json.dumps(reports if path.is_dir() else reports[0], indent=2))
-        return
-    for report in reports:
-        cells = ", ".join(f"{count} {name}" for name, count in report["cells"].items()) or "none"
-        print(f"{report['file']}\n  points {report['points']}   cells {cells}")
-        print(
-            "  box    "
-            + "   ".join(f"{a} {lo:.6g} to {hi:.6g}" for a, (lo, hi) in zip("xyz", report["box"], strict=True))
-        )
-        for f in report["fields"]:
-            span = f"{f['min']:.6g} to {f['max']:.6g}" if f["min"] is not None else "no numbers"
-            bad = f"   {f['not_finite']} not finite" if f["not_finite"] else ""
-            print(f"  {f['name']}:{f['location']}   {f['shape']} {f['dtype']}   {span}{bad}")
-    if path.is_dir():
-        print(f"{len(files)} files, {sum(r['points'] for r in reports)} points")
-
-
-def describe_mesh(mesh: MeshData) -> dict[str, Any]:
-    """What :func:`info` reports, as plain values."""
-    import torch
-
-    from meshop.geometry import cell_name
-
-    kinds, counts = mesh.cell_type.unique(return_counts=True)
-    points = mesh.points.double()
-    fields = []
-    for key in ("point_data", "cell_data", "field_data"):
-        for name, array in mesh[key].items():
-            entry = {"name": name, "location": key.removesuffix("_data"), "shape": list(array.shape)}
-            entry |= {"dtype": str(array.dtype).removeprefix("torch."), "min": None, "max": None, "not_finite": 0}
-            if isinstance(array, torch.Tensor) and not array.is_complex():
-                finite = array.double()[array.double().isfinite()]
-                entry["not_finite"] = array.numel() - finite.numel()
-                if finite.numel():
-                    entry |= {"min": float(finite.min()), "max": float(finite.max())}
-            fields.append(entry)
-    return {
-        "points": mesh.num_points,
-        "cells": {cell_name(int(k)): int(c) for k, c in zip(kinds, counts, strict=True)},
-        "box": [[float(points[:, a].min()), float(points[:, a].max())] for a in range(3)],
-        "fields": fields,
-    }
+    elif path.is_dir():
+        print(summary(reports))
 
 
 def _convert_arguments(parser: ArgumentParser) -> None:
@@ -372,6 +336,7 @@ def train(options: Namespace) -> None:
     nodes = [d.num_nodes for d in (data if in_memory else data[:1])]
     span = f"{min(nodes)} to {max(nodes)} nodes" if in_memory else f"{nodes[0]} nodes in the first"
     print(f"data       {options.data}: {sizes}; {span}")
+    print(f"origin     {data.origin}")
     print(f"fields     {_names(data.spec)}")
     channels = f"{data.spec.in_channels} -> {out_channels(data.spec, rollout)} channels"
     print(f"model      {type(model).__name__}, {channels}, {parameters} parameters")
@@ -443,6 +408,7 @@ def evaluate_(options: Namespace) -> None:
     ours, theirs = _names(surrogate.spec), _names(data.spec)
     if ours != theirs:
         raise InputError(f"The checkpoint was trained on {ours}; {options.data} has {theirs}")
+    print(f"origin     {data.origin}")
     _report(
         evaluate(surrogate, data if options.part == "all" else data.split(options.part), options.batch_size),
         options.out,
@@ -560,6 +526,7 @@ def generate(options: Namespace) -> None:
     from meshop.data import did_you_mean
     from meshop.datasets.generators import GENERATORS
     from meshop.datasets.generators import generate as make
+    from meshop.datasets.origin import MARK
 
     if options.name not in GENERATORS:
         raise InputError(
@@ -570,7 +537,8 @@ def generate(options: Namespace) -> None:
     found = make(GENERATORS[options.name], out, options.samples, options.seed, options.workers, **options.options)
     for value, (mean, std) in found.items():
         print(f"{value:<10} mean {mean:.5g}, deviation {std:.5g}")
-    print(f"files      {out}: {', '.join(sorted(path.name for path in Path(out).iterdir()))}")
+    names = sorted(path.name for path in Path(out).iterdir() if path.name != MARK)
+    print(f"files      {out}: {', '.join(names)}; how they were made: {MARK}")
 
 
 def _demo_arguments(parser: ArgumentParser) -> None:
@@ -709,7 +677,7 @@ def _write_run(out: Path, options: Namespace, data: Any) -> None:
     (out / "config.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
     names = {part: [data[i].name for i in ids] for part, ids in data.splits.items()}
     (out / "splits.json").write_text(json.dumps(names, indent=1))
-    (out / "environment.txt").write_text("".join(f"{k} {v}\n" for k, v in versions().items()))
+    (out / "environment.txt").write_text("".join(f"{k} {v}\n" for k, v in (versions() | {"data": data.origin}).items()))
 
 
 def _report(rows: list[dict[str, Any]], path: str | Path | None) -> None:

@@ -176,6 +176,7 @@ def run_trial(trial: Trial, seconds_a_step: float, root: Path, out: Path, device
         "epochs": str(epochs),
         "seconds": f"{seconds:.1f}",
         "training_memory_gb": memory.text(),
+        "origin": data.origin,
         "train_meshes": str(len(train)),
         "test_meshes": str(len(test)),
         "date": f"{date.today()}",
