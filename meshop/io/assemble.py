@@ -56,10 +56,7 @@ def assemble(
     if len(points) == 0:
         raise InputError("Expected a mesh (got one without points)")
     points3 = torch.from_numpy(np.pad(points, ((0, 0), (0, 3 - points.shape[1]))))
-    axes = [0, 1, 2] if dim == 3 else in_plane_axes(points3)
-    if axes is None:
-        extent = ", ".join(f"{float(e):g}" for e in points3.amax(0) - points3.amin(0))
-        raise InputError(f"Expected a mesh in a coordinate plane (got extents {extent}); read it as 3-D (--dim 3)")
+    axes = axes_of(points3, dim)
     pos = points3[:, axes].float()
     lost = float((pos.double() - points3[:, axes]).abs().amax())
     if lost > 1e-5 * float((points3.amax(0) - points3.amin(0)).norm()) > 0:
@@ -81,6 +78,19 @@ def assemble(
     )
     data.validate()
     return data
+
+
+def axes_of(points: Tensor, dim: int) -> list[int]:
+    """The axes of points [P, 3] that ``pos`` has: all three, or the two of the coordinate plane in which they lie.
+
+    Raises:
+        InputError: ``dim`` is 2 and they lie in none.
+    """
+    axes = [0, 1, 2] if dim == 3 else in_plane_axes(points)
+    if axes is None:
+        extent = ", ".join(f"{float(e):g}" for e in points.amax(0) - points.amin(0))
+        raise InputError(f"Expected a mesh in a coordinate plane (got extents {extent}); read it as 3-D (--dim 3)")
+    return axes
 
 
 def integers(values: Any, what: str) -> Tensor:

@@ -65,20 +65,11 @@ def read_mesh(path: str | os.PathLike[str], dim: int = 3) -> MeshData:
     Arrays(p=[4])
     """
     path = Path(path)
-    form = _format(path)
-    with _named(f"Cannot read '{path}'"):
-        if not path.exists():
-            raise InputError("there is no such file")
-        if path.is_dir():
-            raise InputError("it is a directory, not a mesh file")
-        if path.stat().st_size == 0:
-            raise InputError("the file is empty")
-        try:
+    form = mesh_format(path)
+    with named(f"Cannot read '{path}'"):
+        check_file(path)
+        with valid(form.name):
             return form.read(path, dim)
-        except (InputError, OSError, MemoryError):
-            raise
-        except Exception as error:  # whatever a parser stumbles over
-            raise InputError(f"it is no valid {form.name} file ({' '.join(str(error).split())})") from error
 
 
 def write_mesh(
@@ -105,22 +96,21 @@ def write_mesh(
             the format cannot carry, a full disk.
     """
     path = Path(path)
-    form = _format(path)
-    with _named(f"Cannot write '{path}'"):
+    form = mesh_format(path)
+    with named(f"Cannot write '{path}'"):
         if form.write is None:
             raise InputError(f"{form.name} can only be read; write .vtu instead")
-        out = _with_arrays(data, point_data or {}, cell_data or {})
-        if path.is_dir() or not path.parent.is_dir():
-            raise InputError("it is a directory" if path.is_dir() else f"there is no directory '{path.parent}'")
-        part = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
-        try:
+        out = with_arrays(data, point_data or {}, cell_data or {})
+        with whole(path) as part:
             form.write(part, out, binary)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
 
 
-def _format(path: Path) -> Format:
+def mesh_format(path: Path) -> Format:
+    """The row of :data:`FORMATS` of a file.
+
+    Raises:
+        InputError: there is none.
+    """
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(
@@ -130,8 +120,51 @@ def _format(path: Path) -> Format:
     return FORMATS[suffix]
 
 
+def check_file(path: Path) -> None:
+    """Check that there is a file with something in it.
+
+    Raises:
+        InputError: there is none, it is a directory, or it is empty.
+    """
+    if not path.exists():
+        raise InputError("there is no such file")
+    if path.is_dir():
+        raise InputError("it is a directory, not a mesh file")
+    if path.stat().st_size == 0:
+        raise InputError("the file is empty")
+
+
 @contextmanager
-def _named(what: str) -> Iterator[None]:
+def valid(form: str) -> Iterator[None]:
+    """Say of whatever a parser stumbles over that the file is none of its format."""
+    try:
+        yield
+    except (InputError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"it is no valid {form} file ({reason})") from error
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file to write that takes its name when the block has ended without an error, or never.
+
+    Raises:
+        InputError: the name is that of a directory, or there is no directory to hold it.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError("it is a directory" if path.is_dir() else f"there is no directory '{path.parent}'")
+    part = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
     """Put the file's name before what is wrong with it."""
     try:
         yield
@@ -140,7 +173,7 @@ def _named(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {reason}") from error
 
 
-def _with_arrays(data: MeshData, point_data: Mapping[str, Any], cell_data: Mapping[str, Any]) -> MeshData:
+def with_arrays(data: MeshData, point_data: Mapping[str, Any], cell_data: Mapping[str, Any]) -> MeshData:
     """A shallow copy of a mesh with further arrays."""
     out: MeshData = data.__copy__().cpu()
     out.point_data, out.cell_data = Arrays(data.point_data), Arrays(data.cell_data)
