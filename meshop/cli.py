@@ -1,10 +1,12 @@
-"""The command line: ``meshop info | convert | train | evaluate | predict | render | bench | generate | demo``."""
+"""The command line: from mesh files to trained models, predictions and pictures."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -386,19 +388,11 @@ def _evaluate_arguments(parser: ArgumentParser) -> None:
 
 def evaluate_(options: Namespace) -> None:
     """Print the error of a checkpoint on the test split of its run, or on other data with the same fields."""
-    import yaml
-
     from meshop.train import Surrogate, evaluate
 
     surrogate = Surrogate.load(options.checkpoint).to(_device(options.device))
-    run = Path(options.checkpoint).resolve().parent.parent
     if options.data is None:
-        if not (run / "config.yaml").exists():
-            raise InputError(
-                f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint"
-            )
-        with (run / "config.yaml").open() as file:
-            options.update(Namespace({k: v for k, v in yaml.safe_load(file).items() if k in _DATA_KEYS}))
+        options.update(_own_data(options.checkpoint))
     else:
         spec = surrogate.spec
         options.target = options.target or [str(f) for f in spec.targets]
@@ -416,6 +410,17 @@ def evaluate_(options: Namespace) -> None:
 
 
 _DATA_KEYS = ("data", "target", "input", "params", "split", "dim", "knn", "root", "data_args", "seed")
+
+
+def _own_data(checkpoint: str) -> Namespace:
+    """The options of the data that a checkpoint was trained on."""
+    import yaml
+
+    run = Path(checkpoint).resolve().parent.parent
+    if not (run / "config.yaml").exists():
+        raise InputError(f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint")
+    with (run / "config.yaml").open() as file:
+        return Namespace({k: v for k, v in yaml.safe_load(file).items() if k in _DATA_KEYS})
 
 
 def _predict_arguments(parser: ArgumentParser) -> None:
@@ -463,6 +468,148 @@ def write_prediction(surrogate: Any, mesh: MeshData, out: Path, stem: str, pictu
         written.append(out / (f"{stem}_{target.name}.png" if many else f"{stem}.png"))
         compare(result, str(target), written[-1], unit=target.unit)
     return written
+
+
+def _rollout_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=str, help="RUN/checkpoints/last.ckpt or best.ckpt, trained with --rollout")
+    parser.add_argument(
+        "files", nargs="*", type=str, help="series: PVD, XDMF, Exodus, directories (default: test cases of the run)"
+    )
+    parser.add_argument("--steps", type=int | None, default=None, help="frames to predict (default: as the truth has)")
+    parser.add_argument("--out", type=str, required=True, help="directory for PVD, CSV and GIF")
+    parser.add_argument("--start", type=int, default=0, help="frame of a series at which the history begins; from 0")
+    parser.add_argument("--cases", type=int, default=1, help="test cases of the run, where no file is given")
+    parser.add_argument("--params", type=str | None, default=None, help="CSV with a row of values a case")
+    parser.add_argument("--pictures", type=bool, default=True, help="draw an animation beside the PVD")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+
+
+def rollout_(options: Namespace) -> None:
+    """Step through time from the first frames of a series: write the predictions as a series, and their errors."""
+    from meshop.train import Surrogate
+
+    surrogate = Surrogate.load(options.checkpoint).to(_device(options.device))
+    if surrogate.stepper is None:
+        raise InputError(f"{options.checkpoint} was trained without --rollout: it predicts all of its frames at once")
+    if options.steps is not None and options.steps < 1:
+        raise InputError(f"Expected at least one step (got {options.steps})")
+    windows = _series(options, surrogate) if options.files else _test_windows(options, surrogate)
+    for window, truth in windows:
+        steps = truth.size(1) if options.steps is None else options.steps
+        if not steps:
+            raise InputError(f"{window.name} has no frames after the history; say how many to predict with --steps")
+        for written in write_rollout(surrogate, window, truth, steps, Path(options.out), options.pictures):
+            print(written)
+
+
+def _series(options: Namespace, surrogate: Any) -> Iterator[tuple[MeshData, Any]]:
+    """The history of each series as a packed window, and the frames [N, T, C] after it."""
+    import torch
+
+    from meshop.datasets.cases import read_table
+    from meshop.io import read_series
+    from meshop.transforms import Window
+
+    stepper, spec = surrogate.stepper, surrogate.spec
+    static = [str(field) for field in spec.inputs if field.name.removesuffix("_in") not in stepper.names]
+    moving = [f"{name}:{spec.location}" for name in stepper.names]
+    paths, T_in = [Path(file) for file in options.files], stepper.rollout.T_in
+    names, rows = read_table(options.params, paths) if options.params else ([], [[]] * len(paths))
+    for path, row in zip(paths, rows, strict=True):
+        end = None if options.steps is None else options.start + T_in + options.steps
+        trajectory = read_series(path, [*moving, *static], slice(options.start, end), spec.dim)
+        after = trajectory.times.size(1) - T_in
+        if after < 0:
+            raise InputError(f"Expected {T_in} frames of {path} from {options.start} on (got {after + T_in})")
+        window = Window(T_in, after, moving)(trajectory)
+        window.name = path.stem
+        values = dict(zip(names, row, strict=True))
+        if missing := [name for name in spec.params if name not in (*values, "time", "dt")]:
+            raise InputError(f"Expected the parameters {', '.join(missing)} of {path}; give them with --params")
+        if spec.params:
+            window.params = torch.tensor([[values.get(name, 0.0) for name in spec.params]])
+        arrays = window.point_data if spec.location == "point" else window.cell_data
+        frames = [arrays[f"{name}_out"].reshape(len(window.pos), after, -1).float() for name in stepper.names]
+        yield surrogate.prepare(window, str(path)), torch.cat(frames, dim=2)
+
+
+def _test_windows(options: Namespace, surrogate: Any) -> Iterator[tuple[MeshData, Any]]:
+    """The first test cases of the run's own data, and the frames that follow the history of each."""
+    options.update(_own_data(options.checkpoint))
+    test = open_data(options).split("test")
+    for window in test[: options.cases]:
+        yield window, surrogate.stepper.truth(window.y)
+
+
+def write_rollout(
+    surrogate: Any, window: MeshData, truth: Any, steps: int, out: Path, pictures: bool = True
+) -> list[Path]:
+    """Write a rollout as ``out/NAME.pvd``, its errors as ``NAME.csv`` and an animation a field; return the paths.
+
+    Every frame has the fields, FIELD_pred and, where there is truth, FIELD_error. What stops it leaves the frames and
+    the errors so far.
+    """
+    from meshop.io import SeriesWriter
+    from meshop.metrics import relative_l2
+
+    out.mkdir(parents=True, exist_ok=True)
+    stepper, stem = surrogate.stepper, str(window.name).replace("/", "_")
+    bare: MeshData = window.__copy__()
+    key = "point_data" if surrogate.spec.location == "point" else "cell_data"
+    own = [f"{name}{end}" for name in stepper.names for end in ("_in", "_out")]
+    bare[key] = type(bare[key])({name: array for name, array in bare[key].items() if name not in own})
+    last = stepper.split(stepper.history(window.x)[:, -1].cpu())
+    clock = _clock(window, stepper.rollout.T_in)
+    written = [out / f"{stem}.pvd", out / f"{stem}.csv"]
+    ranges: dict[str, tuple[float, float]] = {}
+    with SeriesWriter(written[0]) as writer, written[1].open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["step", "time", "field", "relative_l2", "persistence"])
+        for step, frame in enumerate(surrogate.rollout(window, steps, truth), start=1):
+            now = next(clock)
+            guess = {name: value.cpu() for name, value in frame.items()}
+            true = stepper.split(truth[:, step - 1].cpu()) if step <= truth.size(1) else {}
+            true = {name: value.view_as(guess[name]) for name, value in true.items()}
+            writer.write(surrogate.on_mesh(bare, guess, true), now)
+            for name, value in guess.items():
+                sizes = [v if v.dim() == 1 else v.norm(dim=1) for v in (value, true.get(name, value))]
+                low, high = ranges.get(name, (math.inf, -math.inf))
+                ranges[name] = (min(low, *(float(v.min()) for v in sizes)), max(high, *(float(v.max()) for v in sizes)))
+                if name in true:
+                    errors = [float(relative_l2(v.view_as(value), true[name])) for v in (value, last[name])]
+                    table.writerow([step, f"{now:.9g}", name, *(f"{error:.6g}" for error in errors)])
+            file.flush()
+    if pictures:
+        written += [_animate(written[0], f"{name}:{surrogate.spec.location}", ranges[name]) for name in ranges]
+    return written
+
+
+def _clock(window: MeshData, T_in: int) -> Iterator[float]:
+    """The times of the frames after the history: those of the window, and then as far apart as its last two."""
+    times = window.times[0].tolist() if "times" in window else [float(n) for n in range(1 - T_in, 2)]
+    yield from times[T_in:]
+    step = times[-1] - times[-2] if len(times) > 1 else 1.0
+    for number in itertools.count(1):
+        yield times[-1] + number * step
+
+
+def _animate(series: Path, field: str, clim: tuple[float, float]) -> Path:
+    """Draw a field of a series, in at most 100 frames, as an animation beside it."""
+    import pyvista as pv
+
+    from meshop.render import animate, limits
+
+    reader = pv.get_reader(series)
+    chosen = range(0, len(reader.time_values), math.ceil(len(reader.time_values) / 100))
+
+    def frames() -> Iterator[Any]:
+        for number in chosen:
+            reader.set_active_time_point(number)
+            yield reader.read()[0]
+
+    path = series.with_name(f"{series.stem}_{split_name(field)[0]}.gif")
+    animate(frames(), field, path, clim=limits(clim), times=[reader.time_values[n] for n in chosen])
+    return path
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -597,6 +744,7 @@ VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], N
     "train": (_train_arguments, train, "meshop train cases/ --target p:point --model CANO --epochs 50 --out runs/a"),
     "evaluate": (_evaluate_arguments, evaluate_, "meshop evaluate runs/a/checkpoints/best.ckpt"),
     "predict": (_predict_arguments, predict, "meshop predict runs/a/checkpoints/best.ckpt new.vtu --out predictions"),
+    "rollout": (_rollout_arguments, rollout_, "meshop rollout runs/a/checkpoints/last.ckpt run.pvd --out rollouts"),
     "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p"),
     "bench": (_bench_arguments, bench_, "meshop bench --suite real --models CANO Transolver --out runs/real"),
     "generate": (_generate_arguments, generate, "meshop generate darcy --samples 120 --options.resolution 85"),

@@ -237,26 +237,34 @@ class Surrogate(pl.LightningModule):
         self.eval()
         prediction = self(data.to(self.device)).to(device)
         self.train(training)
-        out: MeshData = data.to(device).__copy__()
+        truth = self.spec.unpack(data.y.to(device)) if "y" in data else {}
+        return self.on_mesh(data.to(device), self.spec.unpack(prediction), truth)
+
+    def on_mesh(self, data: MeshData, prediction: dict[str, Tensor], truth: dict[str, Tensor]) -> MeshData:
+        """A mesh with the fields ``p_pred`` of a prediction and, where the truth is known, ``p`` and ``p_error``."""
+        out: MeshData = data.__copy__()
         key = "point_data" if self.spec.location == "point" else "cell_data"
         arrays = out[key].__copy__()
-        truth = self.spec.unpack(data.y.to(device)) if "y" in data else {}
-        for name, value in self.spec.unpack(prediction).items():
+        for name, value in prediction.items():
             spatial = out.dim == 2 and value.dim() == 2 and (name not in arrays or arrays[name].size(1) == 3)
             arrays[f"{name}_pred"] = _in_space(value, out.points) if spatial else value
             if name in truth:
                 error = value - truth[name]
                 arrays[f"{name}_error"] = _in_space(error, out.points) if spatial else error
+                if name not in arrays:
+                    arrays[name] = _in_space(truth[name], out.points) if spatial else truth[name]
         out[key] = arrays
         return out
 
     @torch.inference_mode()
-    def rollout(self, data: Data, steps: int) -> Iterator[dict[str, Tensor]]:
+    def rollout(self, data: Data, steps: int, truth: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
         """Predict frame after frame from the history of a packed window; memory does not grow with the steps.
 
         Args:
-            data: a window or a batch of windows on different meshes; forced nodes take its targets as far as they go.
+            data: a window or a batch of windows on different meshes.
             steps: frames to predict.
+            truth: frames [N, T, C] that follow the history, from which forced nodes are set as far as they go; those
+                of the window by default.
 
         Yields:
             Each field of a frame in physical units, [N] or [N, components].
@@ -268,7 +276,8 @@ class Surrogate(pl.LightningModule):
             raise InputError("Expected a model with a rollout (got one that predicts all its frames in one call)")
         self.eval()
         data = data.to(self.device)
-        truth = self.stepper.truth(data.y) if "y" in data else None
+        if truth is None and "y" in data:
+            truth = self.stepper.truth(data.y)
         calls = self.stepper.march(self.call, data, truth)
         frames = chain.from_iterable(block.unbind(1) for block in calls)
         for number, frame in enumerate(islice(frames, steps), start=1):
