@@ -103,31 +103,31 @@ def yielding(mean: Array, deviator: Array) -> tuple[Array, Array]:
     beyond = np.flatnonzero(a + b > YIELD**2)
     a, b = a[beyond], b[beyond]
     x, ratio = np.zeros_like(a), 3 * SHEAR / AREAL
-    while True:
+    one = two = np.ones_like(a)
+    f, g = a, b
+    while (f + g).max(initial=0) > YIELD**2 * (1 + 1e-9):
+        x += (np.sqrt(f + g) / YIELD - 1) * (f + g) / (f * one + ratio * g * two)
         one, two = 1 / (1 + x), 1 / (1 + ratio * x)
         f, g = a * one**2, b * two**2
-        if (f + g).max(initial=0) <= YIELD**2 * (1 + 1e-9):
-            break
-        x += (np.sqrt(f + g) / YIELD - 1) * (f + g) / (f * one + ratio * g * two)
     mean.ravel()[beyond] *= one
     deviator.ravel()[beyond] *= two
     return mean, deviator
 
 
 class Block:
-    r"""A plate of unit thickness, elastic and perfectly plastic in plane stress, at finite strain.
+    r"""A plate of unit thickness in plane stress, elastic and perfectly plastic, at any strain.
 
     .. math::
-        \rho\, \ddot u = \nabla \cdot \sigma, \qquad
+        \rho\, \dot v = \nabla \cdot \sigma, \qquad
         \overset{\circ}{\sigma} = C : (D - D_p), \qquad D_p = \lambda\, \partial_\sigma f, \qquad f \le 0
 
-    Bilinear quads with 2 x 2 points each, thus without modes of no energy; the rate of stress is that of Jaumann. In a
-    step, strain and spin are taken in the middle of it, where a rotation strains nothing, and stress turns by the angle
-    (Hughes and Winget, 1980). Time advances by central differences. Plastic strain keeps the volume, so the plate gets
-    thicker where its area shrinks.
+    D is the symmetric part of the gradient of velocity, the rate of stress is that of Jaumann, f is as in
+    :func:`yielding`. Bilinear quads with 2 x 2 points each, whose modes all have energy, so that nothing holds back
+    hourglasses; plane stress does not lock, as the plate gets thicker where its area shrinks. Time advances by central
+    differences. A step takes strain and spin in its middle, where a rotation strains nothing, and turns stress by the
+    angle (Hughes and Winget, 1980).
 
-    A node weighs what is stable with the time step, and no less than the density says: mass is scaled, by the square of
-    how many times the step is longer than the stable one.
+    Mass is scaled: a cell weighs as much as is stable with the time step, but no less than its density says.
 
     Args:
         points: the nodes at rest [I + 1, J + 1].
@@ -143,12 +143,12 @@ class Block:
         self.weigh()
 
     def weigh(self) -> None:
-        """Find the masses that are stable, from the least width of cells: that of the unit square's image."""
+        """Find the masses, from the least width of each cell now."""
         first, second = self.slopes
         size = first.real**2 + first.imag**2 + second.real**2 + second.imag**2
         det = area(first, second)
-        width = 2 * det**2 / (size + np.sqrt(np.maximum(size**2 - 4 * det**2, 0)))  # squared
-        self.mass = spread(np.maximum(DENSITY, AREAL * (self.dt / SAFETY) ** 2 / width) * self.area)
+        square = 2 * det**2 / (size + np.sqrt(np.maximum(size**2 - 4 * det**2, 0)))  # of the lesser singular value
+        self.mass = spread(np.maximum(DENSITY, AREAL * (self.dt / SAFETY) ** 2 / square) * self.area)
 
     def step(self, place: Callable[[Array], Array]) -> Array:
         """Advance by a step.
@@ -209,7 +209,13 @@ def press(points: Array, rest: Array, face: CubicSpline, depth: float) -> Array:
 
 
 def forge(face: CubicSpline, cells: Sequence[int], steps: int) -> Array:
-    """The nodes of the block at equal times from 0 to 2 ms [20, I + 1, J + 1].
+    """The nodes of the block at equal times from 0 to 2 ms, the first of them at rest [20, I + 1, J + 1].
+
+    Measured on one die, as relative L2 of displacement over all times from that on 100 x 30 cells with the mass of the
+    density: 6.5 % on 20 x 6 cells and 1.7 % on 50 x 15, both with that mass; 21 % on 100 x 30 with 64 times the mass
+    (180 steps), 4.9 % with 16 times (360) and 1.1 % with 4 times (710). The default, 640, has 5 times. On 50 x 15 cells
+    with 5 times the mass, for eight dies, kinetic energy was 1 to 2 % of the work of the die; that work and the energy
+    of stress and motion differed by 0.4 % at most; and no node was deeper in the die than 1e-9 mm.
 
     Args:
         face: of the die.
@@ -239,8 +245,9 @@ def forge(face: CubicSpline, cells: Sequence[int], steps: int) -> Array:
 def sample(rng: np.random.Generator, steps: int, refine: int) -> Sample:
     """A die and the block under it.
 
-    The face of the die is our choice, as that of the published set is not known: a cubic spline through 6 heights,
-    uniform between 0 and the 6 mm that the die comes down.
+    ``input`` is the y of the face at the start, in mm, over the nodes i. The law of the face is our choice, as that of
+    the published set is not known: a cubic spline through 6 heights, uniform between 0 and the 6 mm that the die comes
+    down.
 
     Args:
         rng: of the random numbers.
@@ -251,7 +258,7 @@ def sample(rng: np.random.Generator, steps: int, refine: int) -> Sample:
     points = forge(face, (100 * refine, 30 * refine), steps)[:, ::refine, ::refine]
     moved = points - points[0]
     output = np.stack([points.real, points.imag, moved.real, moved.imag], axis=-1)
-    return {"input": face(points[0, :, 0].real), "output": np.moveaxis(output, 0, 2)}
+    return {"input": CORNER.imag + face(points[0, :, 0].real), "output": np.moveaxis(output, 0, 2)}
 
 
 def write(out: Path, samples: Sequence[Sample], options: Mapping[str, Any]) -> dict[str, Array]:
