@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from meshop.datasets.cases import find_table, read_table, split_cases, split_fil
 from meshop.datasets.dataset import MeshDataset
 from meshop.geometry import cell_dim
 from meshop.io import FORMATS, read_mesh
+from meshop.io.frames import natural
 
 
 class Folder(MeshDataset):
@@ -151,15 +151,11 @@ def mesh_files(root: str | os.PathLike[str]) -> list[Path]:
     if not root.is_dir():
         raise InputError(f"Expected a directory of mesh files (there is no directory '{root}')")
 
-    def order(path: Path) -> list[tuple[int, str]]:
-        parts = re.split(r"(\d+)", path.relative_to(root).as_posix())
-        return [(int(part), part) if part.isdigit() else (-1, part) for part in parts]
-
     for paths in (root.iterdir(), root.rglob("*")):
         files = [path for path in paths if path.suffix.lower() in FORMATS and path.is_file()]
         files = [path for path in files if not any(p.startswith(".") for p in path.relative_to(root).parts)]
         if files:
-            return sorted(files, key=order)
+            return sorted(files, key=natural)
     raise InputError(f"Expected mesh files in '{root}' or its subdirectories (found none of {', '.join(FORMATS)})")
 
 
