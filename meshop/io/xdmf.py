@@ -82,6 +82,8 @@ class XDMFWriter:
 
     def close(self) -> None:
         """Give the files their names, if there is a frame."""
+        if not self.folder.exists():
+            return
         try:
             self.series.__exit__(None, None, None)
             for name in (self.series.h5_filename, self.path.name) if self.times else ():
