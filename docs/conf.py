@@ -32,3 +32,13 @@ html_theme = "furo"
 html_static_path = ["_static"]
 
 generate.write(Path(__file__).parent)
+
+
+def setup(app):
+    """In the documentation, links to cards in the repository lead to the pages of these."""
+
+    def read(app, page, content):
+        if page == "benchmarks":
+            content[0] = generate.linked(content[0], "cards/")
+
+    app.connect("source-read", read)

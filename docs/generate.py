@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import inspect
 import re
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import yaml
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import nn
@@ -21,17 +23,28 @@ from torch import nn
 import meshop.models
 import meshop.nn
 from meshop.data import InputError
+from meshop.datasets import BENCHMARKS, card
+from meshop.datasets.generators import GENERATORS, Generator
+from meshop.datasets.navier_stokes import FILES
+from meshop.datasets.official import OfficialDataset
+from meshop.datasets.physgto import PhysGTODataset
+from meshop.datasets.smithers import SmithersDataset
 from meshop.io import FORMATS
 from meshop.nn.functional import argument_names, call
 from meshop.testing import LAWS, Make
 
-TESTS = Path(__file__).parents[1] / "tests"
+DOCS = Path(__file__).parent
+TESTS = DOCS.parent / "tests"
 Cases = dict[str, tuple[nn.Module, Make, tuple[str, ...]]]  # module, graphs, laws that do not apply
 
 
 def write(folder: Path) -> None:
     """Write the generated pages into ``folder``; a page that has not changed keeps its date."""
-    for name, text in (("operators.md", operators()), ("formats.md", formats())):
+    pages = {"operators.md": operators(), "formats.md": formats()}
+    pages["benchmarks.md"] = benchmarks((folder / "benchmarks.md").read_text())
+    pages |= {f"cards/{name}.md": linked((card(name) / "README.md").read_text()) for name in BENCHMARKS}
+    (folder / "cards").mkdir(exist_ok=True)
+    for name, text in pages.items():
         path = folder / name
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
@@ -235,6 +248,162 @@ def table(module: ModuleType, rows: list[list[str]]) -> str:
             text = textwrap.indent(cell, " " * 7).lstrip()
             lines.append(f"{'   * -' if i == 0 else '     -'} {text}".rstrip())
     return "\n".join([*lines, "```"]) + "\n"
+
+
+def benchmarks(page: str) -> str:
+    """The page of benchmarks with its tables made anew, each between ``<!-- made: TABLE -->`` and ``<!-- end -->``."""
+    tables = {"problems": problems, "files": files, "generators": generators, "statistics": statistics}
+    return re.sub(
+        r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",
+        lambda m: f"{m[1]}\n{pipes(tables[m[2]]())}\n{m[3]}",
+        page,
+        flags=re.DOTALL,
+    )
+
+
+def linked(page: str, folder: str = "") -> str:
+    """A page whose links to cards in the repository lead to the pages of these."""
+    return re.sub(r"(?:\.\./datasets|\.\.)/(\w+)/README\.md", rf"{folder}\1.md", page)
+
+
+def pipes(rows: list[list[str]]) -> str:
+    """A table of Markdown, the first row its head."""
+    head, *rest = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rest))
+
+
+def problems() -> list[list[str]]:
+    """What each benchmark is, as its card, its recipes and the suites say."""
+    suites = sorted((DOCS.parent / "datasets" / "suites").glob("*.yaml"))
+    compared = {path.stem: yaml.safe_load(path.read_text())["data"] for path in suites}
+    rows = [["benchmark", "what it is", "nodes", "train / test", "from", "to", "recipes", "suites"]]
+    for name, cls in BENCHMARKS.items():
+        text = (card(name) / "README.md").read_text()
+        nodes, count, summary = found(
+            r"^Nodes (.+?) · (.+)\n\n((?:.|\n)+?\.)(?=\s+[A-Z]|\n\n)", text
+        )  # the first sentence of the card
+        table = found(r"\n## Fields\n\n(?:\|.*\n){2}((?:\|.*\n)+)", text)[0]
+        given, wanted = fields([[cell.strip() for cell in line.split("|")[1:3]] for line in table.splitlines()])
+        rows.append(
+            [
+                f"[{name}](../datasets/{name}/README.md)<br>{{py:class}}`~meshop.datasets.{cls.__name__}`",
+                " ".join(summary.split()),
+                nodes,
+                re.sub(r"^train (.+?) · test ", r"\1 / ", count).removeprefix("train and test "),
+                ", ".join(given),
+                ", ".join(wanted),
+                ", ".join(sorted(path.stem for path in card(name).glob("*.yaml"))),
+                ", ".join(suite for suite, data in compared.items() if name in data),
+            ]
+        )
+    return rows
+
+
+def found(pattern: str, text: str) -> tuple[str, ...]:
+    match = re.search(pattern, text, re.MULTILINE)
+    if match is None:
+        raise ValueError(f"{text.splitlines()[0]}: expected {pattern}")
+    return match.groups()
+
+
+def fields(rows: list[list[str]]) -> tuple[list[str], list[str]]:
+    """The names of what enters and of what is predicted, from names and roles; what an option adds is left out."""
+    given, wanted = [], []
+    for names, role in rows:
+        if role == "input, target":
+            first, second = names.split(", ")
+            given.append(first)
+            wanted.append(second)
+        elif role.startswith(("input", "parameter", "key")) and "with `" not in role:
+            given.append(names)
+        elif role.startswith("target"):
+            wanted.append(names)
+    return given, wanted
+
+
+def files() -> list[list[str]]:
+    """What lies in ``root/raw`` of each benchmark, and how it gets there."""
+    rows = [["benchmark", "comes by", "files in `raw`", "get"]]
+    for name, cls in BENCHMARKS.items():
+        by, needs, get = "", "", getattr(cls, "source", "")
+        if issubclass(cls, SmithersDataset):
+            needs = ", ".join(f"`{file}`" for file in SmithersDataset.raw_file_names.fget(None))
+            by = '`pip install "meshop[data]"`'
+        elif get:
+            needs = listed(cls)
+            by = " or ".join(["fetching", *(f"`meshop generate {g}`" for g in GENERATORS if benchmark(g) == name)])
+        rows.append([f"[{name}](../datasets/{name}/README.md)", by or "itself, at the first use", needs, get])
+    return rows
+
+
+def listed(cls: Any, sizes: bool = True) -> str:
+    """The files of a benchmark."""
+    if not issubclass(cls, OfficialDataset):
+        return cls.needs if sizes else re.sub(r" \(.*?\)", "", cls.needs)
+    names = [f"`{file.name}`" + (f" ({file.size / 1e6:,.1f} MB)" if file.size and sizes else "") for file in cls.files]
+    return ", ".join(names) + (" and the cases that they list" if issubclass(cls, PhysGTODataset) else "")
+
+
+def benchmark(generator: str) -> str:
+    """The benchmark that a generator makes."""
+    return max((name for name in BENCHMARKS if generator.startswith(name)), key=len)
+
+
+def measured() -> list[dict[str, str]]:
+    """What was measured of the generators, see the page."""
+    with (DOCS / "generators.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def generators() -> list[list[str]]:
+    rows = [["generator", "samples", "options", "files", "CPU s a sample", "all, hours", "what the tests hold it to"]]
+    timed = {row["generator"]: row["seconds"] for row in measured() if row["seconds"]}
+    for name, generator in GENERATORS.items():
+        seconds = timed.get(name, "")
+        hours = [f"{float(number) * generator.samples / 3600:.2g}" for number in seconds.split("-") if number]
+        rows.append(
+            [
+                f"`{name}`",
+                f"{generator.samples:,}",
+                ", ".join(f"`{option}` {default}" for option, default in generator.options.items()),
+                written(name, generator),
+                seconds.replace("-", " to "),
+                " to ".join(hours),
+                checked(generator),
+            ]
+        )
+    return rows
+
+
+def written(name: str, generator: Generator) -> str:
+    """The files that a generator makes: those that the class reads."""
+    viscosity = getattr(generator.sample, "keywords", {}).get("viscosity")
+    return f"`{FILES[viscosity].name}`" if viscosity else listed(BENCHMARKS[benchmark(name)], sizes=False)
+
+
+def checked(generator: Generator) -> str:
+    """The first line of its tests."""
+    module = getattr(generator.sample, "func", generator.sample).__module__.rpartition(".")[2]
+    path = TESTS / "datasets" / "generators" / f"test_generate_{module}.py"
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0]
+
+
+def statistics() -> list[list[str]]:
+    """Published statistics, and those of generated files."""
+    rows = [["generator", "value", "published mean", "published std", "mean", "std", "of"]]
+    ours = {(row["generator"], row["value"]): row for row in measured() if row["value"]}
+    published = {(name, value): pair for name, g in GENERATORS.items() for value, pair in g.published.items()}
+    for name, value in sorted({**published, **ours}, key=lambda key: list(GENERATORS).index(key[0])):
+        row = ours.get((name, value))
+        rows.append(
+            [
+                f"`{name}`",
+                value,
+                *("" if number is None else f"{number:.6g}" for number in published.get((name, value), (None, None))),
+                *([row["measured_mean"], row["measured_std"], f"{row['samples']} samples"] if row else [""] * 3),
+            ]
+        )
+    return rows
 
 
 def formats() -> str:

@@ -1,10 +1,12 @@
-"""The command line: ``meshop info | convert | train | evaluate | predict | render | bench | generate | demo``."""
+"""The command line: from mesh files to trained models, predictions and pictures."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -62,14 +64,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _info_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", type=str, help="a mesh file, a directory of mesh files, or a benchmark")
+    parser.add_argument("path", type=str, help="a mesh file, a file of arrays, a directory of such, or a benchmark")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def info(options: Namespace) -> None:
-    """Print points, cells by type, fields with location, shape, range and NaN count, and the box of a mesh."""
-    from meshop.datasets import BENCHMARKS, card, mesh_files
-    from meshop.io import read_mesh
+    """Print what is in a file: the points, cells and fields of a mesh, or the arrays and the SHA-256 of raw data."""
+    from meshop.datasets import BENCHMARKS, card
+    from meshop.io.describe import as_text, describe, describe_directory, summary
 
     path = Path(options.path)
     if options.path in BENCHMARKS and not path.exists():
@@ -77,51 +79,15 @@ def info(options: Namespace) -> None:
         for recipe in sorted(card(options.path).glob("*.yaml")):
             print(f"meshop train {options.path} --config {recipe}")
         return
-    files = mesh_files(path) if path.is_dir() else [path]
-    reports = [{"file": str(f), **describe_mesh(read_mesh(f))} for f in files]
+    reports = []
+    for report in describe_directory(path) if path.is_dir() else [describe(path)]:
+        reports.append(report)
+        if not options.json:
+            print(as_text(report))
     if options.json:
         print(json.dumps(reports if path.is_dir() else reports[0], indent=2))
-        return
-    for report in reports:
-        cells = ", ".join(f"{count} {name}" for name, count in report["cells"].items()) or "none"
-        print(f"{report['file']}\n  points {report['points']}   cells {cells}")
-        print(
-            "  box    "
-            + "   ".join(f"{a} {lo:.6g} to {hi:.6g}" for a, (lo, hi) in zip("xyz", report["box"], strict=True))
-        )
-        for f in report["fields"]:
-            span = f"{f['min']:.6g} to {f['max']:.6g}" if f["min"] is not None else "no numbers"
-            bad = f"   {f['not_finite']} not finite" if f["not_finite"] else ""
-            print(f"  {f['name']}:{f['location']}   {f['shape']} {f['dtype']}   {span}{bad}")
-    if path.is_dir():
-        print(f"{len(files)} files, {sum(r['points'] for r in reports)} points")
-
-
-def describe_mesh(mesh: MeshData) -> dict[str, Any]:
-    """What :func:`info` reports, as plain values."""
-    import torch
-
-    from meshop.geometry import cell_name
-
-    kinds, counts = mesh.cell_type.unique(return_counts=True)
-    points = mesh.points.double()
-    fields = []
-    for key in ("point_data", "cell_data", "field_data"):
-        for name, array in mesh[key].items():
-            entry = {"name": name, "location": key.removesuffix("_data"), "shape": list(array.shape)}
-            entry |= {"dtype": str(array.dtype).removeprefix("torch."), "min": None, "max": None, "not_finite": 0}
-            if isinstance(array, torch.Tensor) and not array.is_complex():
-                finite = array.double()[array.double().isfinite()]
-                entry["not_finite"] = array.numel() - finite.numel()
-                if finite.numel():
-                    entry |= {"min": float(finite.min()), "max": float(finite.max())}
-            fields.append(entry)
-    return {
-        "points": mesh.num_points,
-        "cells": {cell_name(int(k)): int(c) for k, c in zip(kinds, counts, strict=True)},
-        "box": [[float(points[:, a].min()), float(points[:, a].max())] for a in range(3)],
-        "fields": fields,
-    }
+    elif path.is_dir():
+        print(summary(reports))
 
 
 def _convert_arguments(parser: ArgumentParser) -> None:
@@ -351,19 +317,6 @@ def open_data(options: Namespace) -> Any:
     return BENCHMARKS[options.data](root=options.root or f"data/{options.data}", **extra)
 
 
-def _rollout(given: Any, data: Any) -> Any:
-    """The rollout that was asked for, on the windows of the data."""
-    from dataclasses import replace
-
-    from meshop.rollout import Rollout
-
-    if given is None:
-        return None
-    if not hasattr(data, "T_in"):
-        raise InputError("--rollout needs data with frames; a mesh of this data set has none")
-    return replace(given if isinstance(given, Rollout) else Rollout(**given), T_in=data.T_in)
-
-
 def train(options: Namespace) -> None:
     """Train a model on a directory of mesh files or on a benchmark, and evaluate it on the test split."""
     import torch
@@ -371,12 +324,12 @@ def train(options: Namespace) -> None:
     from torch_geometric.loader import DataLoader
 
     from meshop.checkpoint import build, from_config
-    from meshop.rollout import out_channels
+    from meshop.rollout import out_channels, rollout_on
     from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
 
     recipe = Recipe(**{k: options[k] for k in Recipe.__dataclass_fields__})
     data = open_data(options)
-    rollout = _rollout(options.rollout, data)
+    rollout = rollout_on(data, options.rollout)
     torch.manual_seed(recipe.seed)
     description = from_config(options.model.as_dict())
     description["args"] |= {"in_channels": data.spec.in_channels, "out_channels": out_channels(data.spec, rollout)}
@@ -388,6 +341,7 @@ def train(options: Namespace) -> None:
     nodes = [d.num_nodes for d in (data if in_memory else data[:1])]
     span = f"{min(nodes)} to {max(nodes)} nodes" if in_memory else f"{nodes[0]} nodes in the first"
     print(f"data       {options.data}: {sizes}; {span}")
+    print(f"origin     {data.origin}")
     print(f"fields     {_names(data.spec)}")
     channels = f"{data.spec.in_channels} -> {out_channels(data.spec, rollout)} channels"
     print(f"model      {type(model).__name__}, {channels}, {parameters} parameters")
@@ -437,19 +391,11 @@ def _evaluate_arguments(parser: ArgumentParser) -> None:
 
 def evaluate_(options: Namespace) -> None:
     """Print the error of a checkpoint on the test split of its run, or on other data with the same fields."""
-    import yaml
-
     from meshop.train import Surrogate, evaluate
 
     surrogate = Surrogate.load(options.checkpoint).to(_device(options.device))
-    run = Path(options.checkpoint).resolve().parent.parent
     if options.data is None:
-        if not (run / "config.yaml").exists():
-            raise InputError(
-                f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint"
-            )
-        with (run / "config.yaml").open() as file:
-            options.update(Namespace({k: v for k, v in yaml.safe_load(file).items() if k in _DATA_KEYS}))
+        options.update(_own_data(options.checkpoint))
     else:
         spec, stepper = surrogate.spec, surrogate.stepper
         names = stepper.names if stepper else [field.name for field in spec.targets]
@@ -463,6 +409,7 @@ def evaluate_(options: Namespace) -> None:
     ours, theirs = _names(surrogate.spec), _names(data.spec)
     if ours != theirs:
         raise InputError(f"The checkpoint was trained on {ours}; {options.data} has {theirs}")
+    print(f"origin     {data.origin}")
     _report(
         evaluate(surrogate, data if options.part == "all" else data.split(options.part), options.batch_size),
         options.out,
@@ -470,6 +417,17 @@ def evaluate_(options: Namespace) -> None:
 
 
 _DATA_KEYS = ("data", "target", "input", "params", "split", "dim", "knn", "root", "data_args", "seed")
+
+
+def _own_data(checkpoint: str) -> Namespace:
+    """The options of the data that a checkpoint was trained on."""
+    import yaml
+
+    run = Path(checkpoint).resolve().parent.parent
+    if not (run / "config.yaml").exists():
+        raise InputError(f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint")
+    with (run / "config.yaml").open() as file:
+        return Namespace({k: v for k, v in yaml.safe_load(file).items() if k in _DATA_KEYS})
 
 
 def _predict_arguments(parser: ArgumentParser) -> None:
@@ -517,6 +475,148 @@ def write_prediction(surrogate: Any, mesh: MeshData, out: Path, stem: str, pictu
         written.append(out / (f"{stem}_{target.name}.png" if many else f"{stem}.png"))
         compare(result, str(target), written[-1], unit=target.unit)
     return written
+
+
+def _rollout_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=str, help="RUN/checkpoints/last.ckpt or best.ckpt, trained with --rollout")
+    parser.add_argument(
+        "files", nargs="*", type=str, help="series: PVD, XDMF, Exodus, directories (default: test cases of the run)"
+    )
+    parser.add_argument("--steps", type=int | None, default=None, help="frames to predict (default: as the truth has)")
+    parser.add_argument("--out", type=str, required=True, help="directory for PVD, CSV and GIF")
+    parser.add_argument("--start", type=int, default=0, help="frame of a series at which the history begins; from 0")
+    parser.add_argument("--cases", type=int, default=1, help="test cases of the run, where no file is given")
+    parser.add_argument("--params", type=str | None, default=None, help="CSV with a row of values a case")
+    parser.add_argument("--pictures", type=bool, default=True, help="draw an animation beside the PVD")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+
+
+def rollout_(options: Namespace) -> None:
+    """Step through time from the first frames of a series: write the predictions as a series, and their errors."""
+    from meshop.train import Surrogate
+
+    surrogate = Surrogate.load(options.checkpoint).to(_device(options.device))
+    if surrogate.stepper is None:
+        raise InputError(f"{options.checkpoint} was trained without --rollout: it predicts all of its frames at once")
+    if options.steps is not None and options.steps < 1:
+        raise InputError(f"Expected at least one step (got {options.steps})")
+    windows = _series(options, surrogate) if options.files else _test_windows(options, surrogate)
+    for window, truth in windows:
+        steps = truth.size(1) if options.steps is None else options.steps
+        if not steps:
+            raise InputError(f"{window.name} has no frames after the history; say how many to predict with --steps")
+        for written in write_rollout(surrogate, window, truth, steps, Path(options.out), options.pictures):
+            print(written)
+
+
+def _series(options: Namespace, surrogate: Any) -> Iterator[tuple[MeshData, Any]]:
+    """The history of each series as a packed window, and the frames [N, T, C] after it."""
+    import torch
+
+    from meshop.datasets.cases import read_table
+    from meshop.io import read_series
+    from meshop.transforms import Window
+
+    stepper, spec = surrogate.stepper, surrogate.spec
+    static = [str(field) for field in spec.inputs if field.name.removesuffix("_in") not in stepper.names]
+    moving = [f"{name}:{spec.location}" for name in stepper.names]
+    paths, T_in = [Path(file) for file in options.files], stepper.rollout.T_in
+    names, rows = read_table(options.params, paths) if options.params else ([], [[]] * len(paths))
+    for path, row in zip(paths, rows, strict=True):
+        end = None if options.steps is None else options.start + T_in + options.steps
+        trajectory = read_series(path, [*moving, *static], slice(options.start, end), spec.dim)
+        after = trajectory.times.size(1) - T_in
+        if after < 0:
+            raise InputError(f"Expected {T_in} frames of {path} from {options.start} on (got {after + T_in})")
+        window = Window(T_in, after, moving)(trajectory)
+        window.name = path.stem
+        values = dict(zip(names, row, strict=True))
+        if missing := [name for name in spec.params if name not in (*values, "time", "dt")]:
+            raise InputError(f"Expected the parameters {', '.join(missing)} of {path}; give them with --params")
+        if spec.params:
+            window.params = torch.tensor([[values.get(name, 0.0) for name in spec.params]])
+        arrays = window.point_data if spec.location == "point" else window.cell_data
+        frames = [arrays[f"{name}_out"].reshape(len(window.pos), after, -1).float() for name in stepper.names]
+        yield surrogate.prepare(window, str(path)), torch.cat(frames, dim=2)
+
+
+def _test_windows(options: Namespace, surrogate: Any) -> Iterator[tuple[MeshData, Any]]:
+    """The first test cases of the run's own data, and the frames that follow the history of each."""
+    options.update(_own_data(options.checkpoint))
+    test = open_data(options).split("test")
+    for window in test[: options.cases]:
+        yield window, surrogate.stepper.truth(window.y)
+
+
+def write_rollout(
+    surrogate: Any, window: MeshData, truth: Any, steps: int, out: Path, pictures: bool = True
+) -> list[Path]:
+    """Write a rollout as ``out/NAME.pvd``, its errors as ``NAME.csv`` and an animation a field; return the paths.
+
+    Every frame has the fields, FIELD_pred and, where there is truth, FIELD_error. What stops it leaves the frames and
+    the errors so far.
+    """
+    from meshop.io import SeriesWriter
+    from meshop.metrics import relative_l2
+
+    out.mkdir(parents=True, exist_ok=True)
+    stepper, stem = surrogate.stepper, str(window.name).replace("/", "_")
+    bare: MeshData = window.__copy__()
+    key = "point_data" if surrogate.spec.location == "point" else "cell_data"
+    own = [f"{name}{end}" for name in stepper.names for end in ("_in", "_out")]
+    bare[key] = type(bare[key])({name: array for name, array in bare[key].items() if name not in own})
+    last = stepper.split(stepper.history(window.x)[:, -1].cpu())
+    clock = _clock(window, stepper.rollout.T_in)
+    written = [out / f"{stem}.pvd", out / f"{stem}.csv"]
+    ranges: dict[str, tuple[float, float]] = {}
+    with SeriesWriter(written[0]) as writer, written[1].open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["step", "time", "field", "relative_l2", "persistence"])
+        for step, frame in enumerate(surrogate.rollout(window, steps, truth), start=1):
+            now = next(clock)
+            guess = {name: value.cpu() for name, value in frame.items()}
+            true = stepper.split(truth[:, step - 1].cpu()) if step <= truth.size(1) else {}
+            true = {name: value.view_as(guess[name]) for name, value in true.items()}
+            writer.write(surrogate.on_mesh(bare, guess, true), now)
+            for name, value in guess.items():
+                sizes = [v if v.dim() == 1 else v.norm(dim=1) for v in (value, true.get(name, value))]
+                low, high = ranges.get(name, (math.inf, -math.inf))
+                ranges[name] = (min(low, *(float(v.min()) for v in sizes)), max(high, *(float(v.max()) for v in sizes)))
+                if name in true:
+                    errors = [float(relative_l2(v.view_as(value), true[name])) for v in (value, last[name])]
+                    table.writerow([step, f"{now:.9g}", name, *(f"{error:.6g}" for error in errors)])
+            file.flush()
+    if pictures:
+        written += [_animate(written[0], f"{name}:{surrogate.spec.location}", ranges[name]) for name in ranges]
+    return written
+
+
+def _clock(window: MeshData, T_in: int) -> Iterator[float]:
+    """The times of the frames after the history: those of the window, and then as far apart as its last two."""
+    times = window.times[0].tolist() if "times" in window else [float(n) for n in range(1 - T_in, 2)]
+    yield from times[T_in:]
+    step = times[-1] - times[-2] if len(times) > 1 else 1.0
+    for number in itertools.count(1):
+        yield times[-1] + number * step
+
+
+def _animate(series: Path, field: str, clim: tuple[float, float]) -> Path:
+    """Draw a field of a series, in at most 100 frames, as an animation beside it."""
+    import pyvista as pv
+
+    from meshop.render import animate, limits
+
+    reader = pv.get_reader(series)
+    chosen = range(0, len(reader.time_values), math.ceil(len(reader.time_values) / 100))
+
+    def frames() -> Iterator[Any]:
+        for number in chosen:
+            reader.set_active_time_point(number)
+            yield reader.read()[0]
+
+    path = series.with_name(f"{series.stem}_{split_name(field)[0]}.gif")
+    animate(frames(), field, path, clim=limits(clim), times=[reader.time_values[n] for n in chosen])
+    return path
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -580,6 +680,7 @@ def generate(options: Namespace) -> None:
     from meshop.data import did_you_mean
     from meshop.datasets.generators import GENERATORS
     from meshop.datasets.generators import generate as make
+    from meshop.datasets.origin import MARK
 
     if options.name not in GENERATORS:
         raise InputError(
@@ -590,7 +691,8 @@ def generate(options: Namespace) -> None:
     found = make(GENERATORS[options.name], out, options.samples, options.seed, options.workers, **options.options)
     for value, (mean, std) in found.items():
         print(f"{value:<10} mean {mean:.5g}, deviation {std:.5g}")
-    print(f"files      {out}: {', '.join(sorted(path.name for path in Path(out).iterdir()))}")
+    names = sorted(path.name for path in Path(out).iterdir() if path.name != MARK)
+    print(f"files      {out}: {', '.join(names)}; how they were made: {MARK}")
 
 
 def _demo_arguments(parser: ArgumentParser) -> None:
@@ -649,6 +751,7 @@ VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], N
     "train": (_train_arguments, train, "meshop train cases/ --target p:point --model CANO --epochs 50 --out runs/a"),
     "evaluate": (_evaluate_arguments, evaluate_, "meshop evaluate runs/a/checkpoints/best.ckpt"),
     "predict": (_predict_arguments, predict, "meshop predict runs/a/checkpoints/best.ckpt new.vtu --out predictions"),
+    "rollout": (_rollout_arguments, rollout_, "meshop rollout runs/a/checkpoints/last.ckpt run.pvd --out rollouts"),
     "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p"),
     "bench": (_bench_arguments, bench_, "meshop bench --suite real --models CANO Transolver --out runs/real"),
     "generate": (_generate_arguments, generate, "meshop generate darcy --samples 120 --options.resolution 85"),
@@ -729,7 +832,7 @@ def _write_run(out: Path, options: Namespace, data: Any) -> None:
     (out / "config.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
     names = {part: [data[i].name for i in ids] for part, ids in data.splits.items()}
     (out / "splits.json").write_text(json.dumps(names, indent=1))
-    (out / "environment.txt").write_text("".join(f"{k} {v}\n" for k, v in versions().items()))
+    (out / "environment.txt").write_text("".join(f"{k} {v}\n" for k, v in (versions() | {"data": data.origin}).items()))
 
 
 def _report(rows: list[dict[str, Any]], path: str | Path | None) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -268,6 +269,19 @@ class Stepper:
 
     def _mask(self, data: Data) -> Tensor:
         return (data.x[:, self._forced] != 0)[:, None, None]
+
+
+def rollout_on(data: Any, given: Mapping[str, Any] | None) -> Rollout | None:
+    """The rollout with these arguments on the windows of a data set, whose history it takes.
+
+    Raises:
+        InputError: the data set has no windows.
+    """
+    if given is None:
+        return None
+    if not hasattr(data, "T_in"):
+        raise InputError(f"A rollout needs frames; the meshes of {type(data).__name__} have none")
+    return Rollout(**{**given, "T_in": data.T_in})
 
 
 def out_channels(spec: FieldSpec, rollout: Rollout | None) -> int:

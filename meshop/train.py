@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,6 +148,13 @@ class Surrogate(pl.LightningModule):
         out = call(self.model, data).float()
         return self.y_norm.inverse(out if self.stepper is None else out.unflatten(1, (-1, self.stepper.channels)))
 
+    def mean(self, data: Data) -> Tensor:
+        """The mean of the training set as a prediction [N, T]; with a rollout, of the frames of its histories."""
+        if self.stepper is None:
+            return self.y_norm.mean.expand(data.x.size(0), -1)
+        frame = self.stepper.history(self.x_norm.mean[None])[:, -1:]
+        return self.stepper.pack(frame.expand(data.x.size(0), self.stepper.T_out, -1))
+
     def errors(self, data: Data, prediction: Tensor | None = None) -> dict[str, Tensor]:
         """Relative L2 error of each field and graph: ``{field: [B]}``."""
         prediction = self(data) if prediction is None else prediction
@@ -229,18 +237,57 @@ class Surrogate(pl.LightningModule):
         self.eval()
         prediction = self(data.to(self.device)).to(device)
         self.train(training)
-        out: MeshData = data.to(device).__copy__()
+        truth = self.spec.unpack(data.y.to(device)) if "y" in data else {}
+        return self.on_mesh(data.to(device), self.spec.unpack(prediction), truth)
+
+    def on_mesh(self, data: MeshData, prediction: dict[str, Tensor], truth: dict[str, Tensor]) -> MeshData:
+        """A mesh with the fields ``p_pred`` of a prediction and, where the truth is known, ``p`` and ``p_error``."""
+        out: MeshData = data.__copy__()
         key = "point_data" if self.spec.location == "point" else "cell_data"
         arrays = out[key].__copy__()
-        truth = self.spec.unpack(data.y.to(device)) if "y" in data else {}
-        for name, value in self.spec.unpack(prediction).items():
+        for name, value in prediction.items():
             spatial = out.dim == 2 and value.dim() == 2 and (name not in arrays or arrays[name].size(1) == 3)
             arrays[f"{name}_pred"] = _in_space(value, out.points) if spatial else value
             if name in truth:
                 error = value - truth[name]
                 arrays[f"{name}_error"] = _in_space(error, out.points) if spatial else error
+                if name not in arrays:
+                    arrays[name] = _in_space(truth[name], out.points) if spatial else truth[name]
         out[key] = arrays
         return out
+
+    @torch.inference_mode()
+    def rollout(self, data: Data, steps: int, truth: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
+        """Predict frame after frame from the history of a packed window; memory does not grow with the steps.
+
+        Args:
+            data: a window or a batch of windows on different meshes.
+            steps: frames to predict.
+            truth: frames [N, T, C] that follow the history, from which forced nodes are set as far as they go; those
+                of the window by default.
+
+        Yields:
+            Each field of a frame in physical units, [N] or [N, components].
+
+        Raises:
+            InputError: the model has no rollout; a field is no longer finite, after the frames before.
+        """
+        if self.stepper is None:
+            raise InputError("Expected a model with a rollout (got one that predicts all its frames in one call)")
+        self.eval()
+        data = data.to(self.device)
+        if truth is None and "y" in data:
+            truth = self.stepper.truth(data.y)
+        calls = self.stepper.march(self.call, data, truth)
+        frames = chain.from_iterable(block.unbind(1) for block in calls)
+        for number, frame in enumerate(islice(frames, steps), start=1):
+            fields = self.stepper.split(frame)
+            for name, value in fields.items():
+                if count := int((~value.isfinite()).any(-1).sum()):
+                    raise InputError(
+                        f"Step {number} of the rollout is not finite: {name} at {count} of {len(value)} nodes"
+                    )
+            yield {name: value.squeeze(1) if value.size(1) == 1 else value for name, value in fields.items()}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["meshop"] = {
@@ -450,7 +497,7 @@ def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) ->
             prediction = surrogate(batch.to(surrogate.device))
             first = len(rows) // len(surrogate.spec.targets)
             names = batch.name if "name" in batch else [str(first + i) for i in range(batch.num_graphs)]
-            mean = surrogate.y_norm.inverse(torch.zeros_like(prediction))
+            mean = surrogate.mean(batch)
             own, reference = surrogate.errors(batch, prediction), surrogate.errors(batch, mean)
             weighted = _weighted_errors(surrogate.spec, batch, prediction)
             for b, name in enumerate(names):

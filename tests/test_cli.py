@@ -1,6 +1,7 @@
 """The command line as a user calls it: what it prints, what it writes, its exit codes and its one-sentence errors."""
 
 import csv
+import hashlib
 import json
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import matplotlib.image
+import numpy as np
 import pytest
 import pyvista as pv
 import yaml
@@ -62,11 +64,13 @@ def test_train_writes_the_whole_run(run: Path) -> None:
     assert {(r["name"], r["field"]) for r in rows} == {(n, f) for n in splits["test"] for f in ("p", "u")}
     assert {p.name for p in (run / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
     assert "torch 2" in (run / "environment.txt").read_text()
+    assert "data own files" in (run / "environment.txt").read_text()
 
 
-def test_evaluate_repeats_the_number_of_the_run(run: Path, tmp_path: Path) -> None:
+def test_evaluate_repeats_the_number_of_the_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "again.csv"
     assert main(["evaluate", str(run / "checkpoints" / "best.ckpt"), "--out", str(out), "--device", "cpu"]) == 0
+    assert capsys.readouterr().out.startswith("origin     own files\n")
     with out.open(newline="") as a, (run / "evaluation.csv").open(newline="") as b:
         for again, first in zip(csv.DictReader(a), csv.DictReader(b), strict=True):
             assert again["name"] == first["name"]
@@ -158,6 +162,34 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     card = capsys.readouterr().out
     assert card.startswith("# Elastic block")
     assert "meshop train elastic_block --config" in card
+
+
+def test_info_of_raw_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw, bad = tmp_path / "raw", tmp_path / "raw" / "bad.npz"
+    raw.mkdir()
+    np.save(raw / "a.npy", np.array([[1.5, np.nan], [2, -1]], dtype=np.float32))
+    digest = hashlib.sha256((raw / "a.npy").read_bytes()).hexdigest()
+    assert main(["info", str(raw / "a.npy")]) == 0
+    one = f"{raw}/a.npy\n  144 bytes   SHA-256 {digest}\n  a   [2, 2] float32   -1 to 2   1 not finite\n"
+    assert capsys.readouterr().out == one
+    bad.write_text("no archive")
+    assert main(["info", str(bad)]) == 1
+    assert "bad.npz' is not an archive of arrays of numpy, or is damaged" in sentence(capsys)
+    assert main(["info", str(raw)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(one + f"not read: '{bad}' is not an archive")
+    assert printed.endswith("\n1 files, 1 arrays, 144 bytes, 1 not read\n")
+    assert main(["info", str(raw), "--json"]) == 0
+    good, other = json.loads(capsys.readouterr().out)
+    assert (good["bytes"], good["sha256"]) == (144, digest)
+    assert good["arrays"] == [{"name": "a", "shape": [2, 2], "dtype": "float32", "min": -1, "max": 2, "not_finite": 1}]
+    assert set(other) == {"file", "error"}
+    (tmp_path / "a.docx").write_text("")
+    assert main(["info", str(tmp_path / "a.docx")]) == 1
+    assert "Expected a file with one of the extensions" in sentence(capsys)
+    (raw / "a.npy").unlink()
+    assert main(["info", str(raw)]) == 1
+    assert "Expected files that meshop reads in" in sentence(capsys)
 
 
 def test_convert_and_render(folder: Path, tmp_path: Path) -> None:
@@ -357,7 +389,9 @@ def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     monkeypatch.chdir(tmp_path)
     assert main(["generate", "darcy", "--samples", "2", "--options.resolution", "9"]) == 0
     out = capsys.readouterr().out
-    assert "files      data/darcy/raw: piececonst_r9_N1024_smooth1.mat, piececonst_r9_N1024_smooth2.mat" in out
+    assert (
+        "files      data/darcy/raw: piececonst_r9_N1024_smooth1.mat, piececonst_r9_N1024_smooth2.mat; how they" in out
+    )
     assert "deviation" in out
     assert main(["generate", "darci"]) == 1
     assert "did you mean 'darcy'" in capsys.readouterr().err

@@ -1,7 +1,8 @@
-"""The page of operators is made from the code, and the code has what the page needs."""
+"""The pages of operators and of benchmarks are made from the code, and the code has what the pages need."""
 
 import importlib
 import inspect
+import re
 import typing
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,8 @@ from torch import nn
 
 import meshop.models
 import meshop.nn
+from meshop.datasets import BENCHMARKS
+from meshop.datasets.generators import GENERATORS
 from meshop.nn.functional import argument_names, call
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -29,6 +32,58 @@ def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_page_of_operators_is_that_of_the_code(generate: ModuleType) -> None:
     assert (DOCS / "operators.md").read_text() == generate.operators(), "run make docs and commit docs/operators.md"
+
+
+def test_tables_of_benchmarks_are_those_of_the_code(generate: ModuleType) -> None:
+    page = (DOCS / "benchmarks.md").read_text()
+    assert page == generate.benchmarks(page), "run make docs and commit docs/benchmarks.md"
+    assert re.findall("<!-- made: (.+) -->", page) == ["problems", "files", "generators", "statistics"]
+
+
+def test_rows_of_benchmarks(generate: ModuleType) -> None:
+    problems, files, generators = (
+        {row[0].split("]")[0].strip("[`"): row[1:] for row in make()[1:]}
+        for make in (generate.problems, generate.files, generate.generators)
+    )
+    assert list(problems) == list(files) == list(BENCHMARKS)
+    assert list(generators) == list(GENERATORS)
+    assert problems["plasticity"][1:5] == [
+        "3,131",
+        "18,000 / 1,600 (900 and 80 cases at 20 times)",
+        "position, `die`, `time`",
+        "`state`",
+    ]
+    assert problems["ignit_hit"][3:5] == [
+        "position, `species_in`, `T_in`, `rho_in`, `velocity_in`",
+        "`species_out`, `T_out`, `rho_out`, `velocity_out`",
+    ]
+    assert problems["foil"][2:5] == ["by index files (99 trajectories)", "position, `velocity_in`", "`velocity_out`"]
+    assert "standard" in problems["darcy"][6]
+    assert files["navier_stokes"][0] == (
+        "fetching or `meshop generate navier_stokes` or `meshop generate navier_stokes_1e-4`"
+    )
+    assert files["graetz"][0] == '`pip install "meshop[data]"`'
+    assert files["holed_poisson"][1] == "`holed_poisson.pt` (2.1 MB)"
+    assert generators["navier_stokes_1e-4"][2] == "`ns_V1e-4_N10000_T30.mat`"
+    assert generators["heat_flow"][2] == "`train.txt`, `test.txt` and the cases that they list"
+    assert all(row[-1] for row in generators.values())
+
+
+def test_rows_of_statistics_stand_beside_the_published_ones(
+    generate: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"generator": "darcy", "value": "sol", "measured_mean": "0.00567", "measured_std": "0.00386", "samples": "9"}
+    other = {"generator": "pipe", "value": "u", "measured_mean": "1", "measured_std": "2", "samples": "3"}
+    monkeypatch.setattr(generate, "measured", lambda: [other, row, {"generator": "darcy", "value": ""}])
+    rows = generate.statistics()
+    assert ["`darcy`", "sol", "", "0.00388433", "0.00567", "0.00386", "9 samples"] in rows
+    assert ["`darcy`", "coeff", "7.5", "4.49996", "", "", ""] in rows
+    assert ["`pipe`", "u", "", "", "1", "2", "3 samples"] in rows
+
+
+def test_links_to_cards_lead_to_their_pages(generate: ModuleType) -> None:
+    assert generate.linked("[a](../datasets/a/README.md)", "cards/") == "[a](cards/a.md)"
+    assert generate.linked("[a](../a/README.md)") == "[a](a.md)"
 
 
 def test_every_operator_and_model_has_an_equation_and_a_cost(generate: ModuleType) -> None:

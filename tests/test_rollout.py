@@ -230,3 +230,25 @@ def test_what_a_rollout_refuses(arguments: dict[str, object], message: str) -> N
         Stepper(spec(1, 3), Rollout(**arguments))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="needs an input v_in for the target v_out"):
         Stepper(FieldSpec((Field("v_out", "point"),), ()), Rollout())
+
+
+def test_a_rollout_goes_on_beyond_the_window_frame_by_frame() -> None:
+    made = surrogate(Factor(2), T_out=2, frames=2)
+    found = torch.stack([frame["w"] for frame in made.rollout(window(FRAMES[:, :3]), 5)], 1)
+    torch.testing.assert_close(found, FRAMES[:, :1] * torch.tensor([2.0, 2, 4, 4, 8]))
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_a_rollout_stops_where_it_is_not_finite_and_keeps_what_came_before() -> None:
+    made, found = surrogate(Factor(value=1e20)), []
+    with pytest.raises(InputError, match="Step 2 of the rollout is not finite: w at 2 of 2 nodes"):
+        found.extend(made.rollout(window(FRAMES), 9))
+    assert len(found) == 1
+    with pytest.raises(InputError, match="a model with a rollout"):
+        next(Surrogate(Factor(), spec(), None, Recipe()).rollout(window(FRAMES), 1))
+
+
+def test_the_mean_is_that_of_the_histories() -> None:
+    made = surrogate(Factor(), T_out=2, T_in=2, increment=True)
+    made.fit_normalizers([window(FRAMES, 2)])
+    torch.testing.assert_close(made.mean(window(FRAMES, 2)), FRAMES[:, :2].mean().expand(2, 2))

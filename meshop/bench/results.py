@@ -71,7 +71,7 @@ def to_markdown(rows: Sequence[Row], trials: Sequence[Trial], command: str = "me
         if done:
             table = _table(found, {name: t.paper for name, t in own.items() if t.paper})
             budget = next(iter(own.values())).budget
-            parts += [f"## {benchmark}", table, f"{_origin(done, budget)}; `{command}`."]
+            parts += [f"## {benchmark}", table, f"{_caption(done, budget)}; `{command}`."]
     return "\n\n".join([*parts, ""]).rstrip("\n") + "\n"
 
 
@@ -102,17 +102,20 @@ def _table(found: Mapping[str, Sequence[Row]], papers: Mapping[str, str]) -> str
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _origin(done: Sequence[Row], budget: str) -> str:
-    """What the numbers are, when and on what they were made."""
+def _caption(done: Sequence[Row], budget: str) -> str:
+    """What the numbers are, of which data, when and on what they were made."""
     dates, machines, torches = (sorted({r[k] for r in done}) for k in ("date", "machine", "torch"))
     seeds = sorted({int(r["seed"]) for r in done})
     which = f"mean ± deviation of seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    time = "all epochs of each recipe" if budget == "full" else f"{budget} minutes of training a run"
+    minutes = f"{budget} minute{'' if budget == '1' else 's'} of training a run"
+    time = "all epochs of each recipe" if budget == "full" else minutes
     counts = [sorted({int(r[k]) for r in done if r.get(k)}) for k in ("train_meshes", "test_meshes")]
     texts = [" to ".join(f"{n:,}" for n in dict.fromkeys((c[0], c[-1]))) for c in counts if c]
     meshes = f"{texts[0]} training and {texts[1]} test meshes; " if texts else ""
-    return f"Test relative L2; {meshes}{time}, {which}; {days}; {'; '.join(machines)}; torch {', '.join(torches)}"
+    origins = " and ".join(sorted({r["origin"] for r in done if r.get("origin")}))
+    data = f"{origins}; " if origins else ""
+    return f"Test relative L2; {data}{meshes}{time}, {which}; {days}; {'; '.join(machines)}; torch {', '.join(torches)}"
 
 
 def _mean(rows: Sequence[Row], key: str) -> float:

@@ -29,6 +29,7 @@ from meshop.bench.suite import Trial
 from meshop.checkpoint import build, from_config
 from meshop.data import InputError
 from meshop.datasets import BENCHMARKS
+from meshop.rollout import out_channels, rollout_on
 from meshop.train import Recipe, Surrogate, evaluate, fit, summarise
 
 log = logging.getLogger("meshop")
@@ -175,6 +176,7 @@ def run_trial(trial: Trial, seconds_a_step: float, root: Path, out: Path, device
         "epochs": str(epochs),
         "seconds": f"{seconds:.1f}",
         "training_memory_gb": memory.text(),
+        "origin": data.origin,
         "train_meshes": str(len(train)),
         "test_meshes": str(len(test)),
         "date": f"{date.today()}",
@@ -234,9 +236,10 @@ def _training_set(trial: Trial, data: Any) -> Any:
 def _surrogate(trial: Trial, data: Any, epochs: int) -> Surrogate:
     torch.manual_seed(trial.seed)
     description = from_config(trial.choice)
-    description["args"] |= {"in_channels": data.spec.in_channels, "out_channels": data.spec.out_channels}
+    rollout = rollout_on(data, trial.rollout)
+    description["args"] |= {"in_channels": data.spec.in_channels, "out_channels": out_channels(data.spec, rollout)}
     recipe = Recipe(**trial.recipe | {"epochs": epochs, "seed": trial.seed})
-    return Surrogate(build(description), data.spec, data.pre_transform, recipe, description)
+    return Surrogate(build(description), data.spec, data.pre_transform, recipe, description, rollout)
 
 
 def _apart(function: Callable[..., Row], *args: Any) -> Row:

@@ -33,6 +33,7 @@ class Trial:
         choice: the model's class and arguments, ``class_path`` and ``init_args``.
         recipe: arguments of :class:`~meshop.train.Recipe`, without seed.
         data_args: arguments of the data set, without its root.
+        rollout: arguments of :class:`~meshop.rollout.Rollout`, without ``T_in``; ``None`` for none.
         samples: how many of the training meshes are used, the first; ``None`` for all.
         sweep: the argument that is varied, if one is.
         value: what it is in this trial.
@@ -46,6 +47,7 @@ class Trial:
     choice: dict[str, Any]
     recipe: dict[str, Any]
     data_args: dict[str, Any]
+    rollout: dict[str, Any] | None = None
     samples: int | None = None
     sweep: str = ""
     value: float = math.nan
@@ -64,7 +66,8 @@ class Trial:
     @property
     def settings(self) -> str:
         """A digest of what is trained and how, without seed and minutes."""
-        parts = [self.choice, self.recipe, self.data_args] + ([] if self.samples is None else [self.samples])
+        parts = [self.choice, self.recipe, self.data_args]
+        parts += [part for part in (self.rollout, self.samples) if part is not None]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
 
     def __str__(self) -> str:
@@ -88,11 +91,11 @@ def read_suite(name: str | Path) -> list[Trial]:
         InputError: there is no such suite; it has unknown keys, benchmarks or models; it lacks one that is needed.
     """
     path = Path(name) if Path(name).suffix in (".yaml", ".yml") else suite(str(name))
-    whole = _section(_load(path), str(path), ("models", "data"), ("recipe", "seeds", "minutes", "sweep"))
+    whole = _section(_load(path), str(path), ("models", "data"), ("recipe", "rollout", "seeds", "minutes", "sweep"))
     models = {
         model: choice
         if isinstance(choice, str)
-        else _section(choice, f"{path}, model {model}", ("class_path",), ("init_args", "recipe"))
+        else _section(choice, f"{path}, model {model}", ("class_path",), ("init_args", "recipe", "rollout"))
         for model, choice in whole["models"].items()
     }
     trials: list[Trial] = []
@@ -102,7 +105,7 @@ def read_suite(name: str | Path) -> list[Trial]:
         where = f"{path}, data {benchmark}"
         defaults = {key: whole[key] for key in ("seeds", "minutes") if key in whole}
         needed = () if "seeds" in whole else ("seeds",)
-        allowed = ("seeds", "minutes", "recipe", "data_args", "samples", "models", "paper")
+        allowed = ("seeds", "minutes", "recipe", "data_args", "rollout", "samples", "models", "paper")
         own = defaults | _section({} if given is None else given, where, needed, allowed)
         for model in own.get("models", {}):
             _known(model, list(models), "model")
@@ -154,14 +157,15 @@ def _trial(
     if given is None:
         return None
     special = own.get("models", {}).get(model, {})
-    special = _section(special, f"{where}, model {model}", (), ("init_args", "recipe", "data_args"))
+    special = _section(special, f"{where}, model {model}", (), ("init_args", "recipe", "data_args", "rollout"))
     sections = [whole, own, given, special] if isinstance(choice, str) else [whole, given, own, special]
 
     def merged(key: str) -> dict[str, Any]:
         return {name: value for section in sections for name, value in section.get(key, {}).items()}
 
     whole_choice = {"class_path": given["class_path"], "init_args": merged("init_args")}
-    rest = (whole_choice, merged("recipe"), merged("data_args"), own.get("samples"))
+    rollout = merged("rollout") if any("rollout" in section for section in sections) else None
+    rest = (whole_choice, merged("recipe"), merged("data_args"), rollout, own.get("samples"))
     return Trial(benchmark, model, 0, own.get("minutes", math.inf), *rest)
 
 
@@ -171,9 +175,10 @@ def _read_recipe(benchmark: str, stem: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     arguments = [field.name for field in dataclasses.fields(Recipe)]
-    content = _section(_load(path), str(path), ("model",), ("data_args", *arguments))
+    content = _section(_load(path), str(path), ("model",), ("data_args", "rollout", *arguments))
     recipe = {key: value for key, value in content.items() if key in arguments and key != "seed"}
-    return content["model"] | {"recipe": recipe, "data_args": content.get("data_args", {})}
+    rest = {key: content[key] for key in ("data_args", "rollout") if key in content}
+    return content["model"] | {"recipe": recipe} | rest
 
 
 def _swept(trial: Trial, sweep: Mapping[str, Sequence[float]], where: str) -> Iterator[Trial]:

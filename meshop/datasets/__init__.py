@@ -2,7 +2,7 @@
 
 from meshop.datasets.airfoil import Airfoil
 from meshop.datasets.airfrans import AirfRANS
-from meshop.datasets.cards import card, suite
+from meshop.datasets.cards import card, sample, suite
 from meshop.datasets.darcy import Darcy
 from meshop.datasets.darcy_small import DarcySmall
 from meshop.datasets.dataset import MeshDataset, statistics
@@ -107,6 +107,7 @@ __all__ = [
     "holds_series",
     "mesh_files",
     "read_case",
+    "sample",
     "statistics",
     "suite",
 ]

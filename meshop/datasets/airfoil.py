@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.official import Array, OfficialDataset, RawFile, grid_mesh, moved, read_xyq, split_rows
+from meshop.datasets.official import OfficialDataset, RawFile, grid_mesh, moved, read_xyq, split_rows
+from meshop.io.arrays import Array
 
 
 class Airfoil(OfficialDataset):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from torch.nn.functional import pad
 from meshop.data import Field, FieldSpec, InputError, MeshData
 from meshop.datasets.designs import DesignDataset, point_array
 from meshop.io import read_mesh
+from meshop.io.arrays import read_json
 
 TASKS = {
     "full": ("full_train", "full_test"),
@@ -85,10 +85,7 @@ class AirfRANS(DesignDataset):
 
     def parts(self) -> dict[str, list[str]]:
         path = self.raw_paths[0]
-        try:
-            manifest = json.loads(Path(path).read_text())
-        except ValueError as error:
-            raise InputError(f"'{path}' is no JSON file, or is damaged ({error})") from error
+        manifest = read_json(path)
         if missing := [name for name in TASKS[self.task] if name not in manifest]:
             raise InputError(f"Expected {' and '.join(missing)} in '{path}' (it has {', '.join(manifest)})")
         return {part: manifest[name] for part, name in zip(("train", "test"), TASKS[self.task], strict=True)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from meshop.data import InputError, did_you_mean
@@ -23,6 +25,28 @@ def card(name: str) -> Path:
         if (place / "README.md").is_file():
             return place
     raise InputError(f"There is no data card of the name '{name}'")
+
+
+def sample(name: str, root: str | os.PathLike[str]) -> Path:
+    """Copy the sample of a benchmark, a few kB in the layout of its files, to ``root/raw``, and return ``root``.
+
+    The card says what is in it: mostly coarse solutions, or numbers that mean nothing.
+
+    Raises:
+        InputError: there is no sample of that name, or ``root/raw`` is there already.
+
+    >>> import tempfile
+    >>> from meshop.datasets import Pipe
+    >>> Pipe(sample("pipe", tempfile.mkdtemp()))[0].shape
+    (9, 9)
+    """
+    source, raw = card(name) / "sample" / "raw", Path(root, "raw")
+    if not source.is_dir():
+        raise InputError(f"There is no sample of '{name}'; it is made or installed when it is first used")
+    if raw.exists():
+        raise InputError(f"Expected a new directory for the sample of '{name}' (got '{root}', which has a raw)")
+    shutil.copytree(source, raw)
+    return Path(root)
 
 
 def suite(name: str) -> Path:

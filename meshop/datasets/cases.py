@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections import Counter
@@ -13,6 +12,7 @@ import numpy as np
 
 from meshop.data import InputError
 from meshop.io import FORMATS, SERIES_FORMATS
+from meshop.io.arrays import read_csv
 
 
 def table_file(path: str | os.PathLike[str]) -> Path:
@@ -33,7 +33,7 @@ def find_table(root: str | os.PathLike[str], paths: Sequence[Path]) -> Path | No
         InputError: there are several.
     """
     keys = _keys(paths)
-    tables = [t for t in sorted(Path(root).glob("*.csv")) if _case_column(_rows(t), keys) is not None]
+    tables = [t for t in sorted(Path(root).glob("*.csv")) if _case_column(read_csv(t), keys) is not None]
     if len(tables) > 1:
         raise InputError(f"Expected one CSV of parameters (got {', '.join(map(str, tables))}); name it (--params)")
     return tables[0] if tables else None
@@ -52,7 +52,7 @@ def read_table(
     Raises:
         InputError: no column names the cases; rows and files do not match; a value is not a number.
     """
-    header, *rows = _rows(table) or [[]]
+    header, *rows = read_csv(table_file(table)) or [[]]
     keys = _keys(paths)
     column = _case_column(rows, keys)
     if column is None:
@@ -174,14 +174,6 @@ def _keys(paths: Sequence[Path]) -> dict[str, list[Path]]:
 def _key(text: str) -> str:
     """The name of a case without a file's extension."""
     return bare(Path(text.strip())).as_posix()
-
-
-def _rows(table: str | os.PathLike[str]) -> list[list[str]]:
-    """The lines of a CSV that are not empty, header first."""
-    lines = table_file(table).read_text(encoding="utf-8-sig", errors="replace").splitlines()
-    delimiter = max(",;\t", key=(lines or [""])[0].count)
-    rows = [[value.strip() for value in row] for row in csv.reader(lines, delimiter=delimiter)]
-    return [row for row in rows if any(row)]
 
 
 def _case_column(rows: Sequence[Sequence[str]], keys: Mapping[str, object]) -> int | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, read_mat, tensor
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, tensor
+from meshop.io.arrays import read_mat
 
 
 class Darcy(OfficialDataset):
@@ -27,7 +29,8 @@ class Darcy(OfficialDataset):
     ========= ======== ==== ==================
 
     ``shape`` is that of the grid; cells are its quads. ``stride`` 1, 2, 3, 4, 5 gives 421, 211, 141, 106 and 85 nodes
-    a side.
+    a side. Files of another resolution, as the published ones of 241 nodes a side and those that ``meshop generate``
+    makes, have it in their names and are read where those of 421 are not there.
 
     The first 1,000 samples of the first file are the split ``train`` and the first 200 of the second ``test``, as in
     the papers; of a smaller file, all.
@@ -60,6 +63,12 @@ class Darcy(OfficialDataset):
         self.stride = stride
         self.position = position
         super().__init__(root, transform, pre_transform, pre_filter, force_reload)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        there = sorted(path.name for path in Path(self.raw_dir).glob("piececonst_r*_N1024_smooth[12].mat"))
+        expected = super().raw_file_names
+        return there if len(there) == 2 and not set(expected) & set(there) else expected
 
     @property
     def options(self) -> dict[str, object]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
-import torch
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
 from meshop.datasets.official import OfficialDataset, RawFile, grid_mesh
+from meshop.io.arrays import read_torch
 
 
 class DarcySmall(OfficialDataset):
@@ -39,13 +37,13 @@ class DarcySmall(OfficialDataset):
         transform, pre_transform, pre_filter, force_reload: see :class:`~meshop.datasets.MeshDataset`.
 
     Raises:
-        InputError: a file is not there or has another layout.
+        InputError: a file is not there, is damaged or has another layout.
     """
 
     files = (
-        RawFile("darcy_train_16.pt", 1_280_999),
-        RawFile("darcy_test_16.pt", 64_999),
-        RawFile("darcy_test_32.pt", 256_999),
+        RawFile("darcy_train_16.pt", 1_280_999, "0be662acdb1dab7dfd1a1da0b140e97f75cc94f98a14edcf768abe6968b3b418"),
+        RawFile("darcy_test_16.pt", 64_999, "d2b19af9d4a6ae04ba2de54b8ecccc8b89766472faf6ce7f506c0b2a60f69a4c"),
+        RawFile("darcy_test_32.pt", 256_999, "bcbd10622373e94df84a17fcdb72ac4317d76e024c2499d21fd1fd34d0742cfd"),
     )
     source = "them from neuralop/data/datasets/data of github.com/neuraloperator/neuraloperator"
 
@@ -53,10 +51,7 @@ class DarcySmall(OfficialDataset):
         meshes: list[MeshData] = []
         splits = {}
         for split, path in zip(("train", "test", "test_32"), self.raw_paths, strict=True):
-            try:
-                raw = torch.load(path, weights_only=True)
-            except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-                raise InputError(f"'{path}' is not a file of torch, or is damaged") from error
+            raw = read_torch(path)
             if not isinstance(raw, dict) or not {"x", "y"} <= set(raw):
                 raise InputError(f"Expected the tensors x and y in '{path}'")
             if raw["x"].dim() != 3 or raw["x"].shape != raw["y"].shape:

@@ -24,6 +24,7 @@ from torch_geometric.transforms import Compose
 
 from meshop import __version__
 from meshop.data import FieldSpec, InputError, MeshData, did_you_mean
+from meshop.datasets.origin import origin
 
 if TYPE_CHECKING:
     from meshop.datasets.lazy import LazyDataset
@@ -104,6 +105,11 @@ class MeshDataset(InMemoryDataset, ABC):
     def sources(self) -> list[str]:
         """The files that the cache is made from."""
         return self.raw_paths
+
+    @property
+    def origin(self) -> str:
+        """Where the files come from: ``official files``, or the call of ``meshop generate`` that made them."""
+        return origin(self.raw_dir, self.sources)
 
     @property
     def options(self) -> dict[str, Any]:

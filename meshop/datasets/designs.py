@@ -13,6 +13,7 @@ from torch_geometric.data import Dataset
 
 from meshop.data import FieldSpec, InputError, MeshData, did_you_mean
 from meshop.datasets.dataset import MeshDataset
+from meshop.datasets.origin import origin
 
 
 class DesignDataset(Dataset, ABC):
@@ -80,6 +81,11 @@ class DesignDataset(Dataset, ABC):
         raise InputError(f"{type(self).__name__} needs {self.needs} in '{self.raw_dir}'; get {self.source}")
 
     split = MeshDataset.split
+
+    @property
+    def origin(self) -> str:
+        """Where the files come from: ``official files``, or the call of ``meshop generate`` that made them."""
+        return origin(self.raw_dir, self.raw_paths)
 
     def len(self) -> int:
         return len(self.cases)

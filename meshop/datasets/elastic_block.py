@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import pad
 
 from meshop.data import Arrays, Field, FieldSpec, MeshData
+from meshop.datasets.official import split_rows
 from meshop.datasets.smithers import SmithersDataset
 from meshop.geometry import cell_centroid, cells_to_points
 
@@ -84,4 +85,4 @@ class ElasticBlock(SmithersDataset):
             inputs=tuple(Field(name, "point") for name in ("E", "traction", "left", "right")),
             dim=2,
         )
-        return meshes, spec, {"train": list(range(400)), "test": list(range(400, 500))}
+        return meshes, spec, split_rows(len(mu), 400, 100)[1]

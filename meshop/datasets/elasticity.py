@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from meshop.data import Arrays, Field, FieldSpec, MeshData
-from meshop.datasets.official import Array, OfficialDataset, RawFile, check_shape, read_npy, split_rows, tensor
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, split_rows, tensor
+from meshop.io.arrays import Array, read_npy
 
 
 class Elasticity(OfficialDataset):

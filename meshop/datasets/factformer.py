@@ -12,8 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from meshop.data import Field, InputError, MeshData
-from meshop.datasets.lazy import LazyDataset, Starts, Window, place_windows, read_npz
-from meshop.datasets.official import Array, check_shape, grid_mesh, read_npy, split_rows
+from meshop.datasets.lazy import LazyDataset, Starts, Window, place_windows
+from meshop.datasets.official import check_shape, grid_mesh, split_rows
+from meshop.io.arrays import Array, read_npy, read_npz
 
 
 class FactFormerDataset(LazyDataset, ABC):

@@ -15,7 +15,7 @@ from meshop.datasets.cases import find_table, read_table, split_cases, split_fil
 from meshop.datasets.dataset import MeshDataset
 from meshop.geometry import cell_dim
 from meshop.io import FORMATS, read_mesh
-from meshop.io.frames import natural
+from meshop.io.describe import natural_order
 
 
 class Folder(MeshDataset):
@@ -116,6 +116,10 @@ class Folder(MeshDataset):
         return [*self.raw_paths, *([str(self.table)] if self.table else []), *map(str, lists.values())]
 
     @property
+    def origin(self) -> str:
+        return "own files"
+
+    @property
     def options(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("target", "inputs", "seed", "dim", "units")}
         return super().options | own | {"split": self._split}
@@ -150,12 +154,11 @@ def mesh_files(root: str | os.PathLike[str]) -> list[Path]:
     root = Path(root)
     if not root.is_dir():
         raise InputError(f"Expected a directory of mesh files (there is no directory '{root}')")
-
     for paths in (root.iterdir(), root.rglob("*")):
         files = [path for path in paths if path.suffix.lower() in FORMATS and path.is_file()]
         files = [path for path in files if not any(p.startswith(".") for p in path.relative_to(root).parts)]
         if files:
-            return sorted(files, key=natural)
+            return natural_order(files)
     raise InputError(f"Expected mesh files in '{root}' or its subdirectories (found none of {', '.join(FORMATS)})")
 
 

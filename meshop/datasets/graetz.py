@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshop.data import Arrays, Field, FieldSpec, MeshData
-from meshop.datasets.official import moved
+from meshop.datasets.official import moved, split_rows
 from meshop.datasets.smithers import SmithersDataset
 
 
@@ -69,4 +69,4 @@ class Graetz(SmithersDataset):
             params=("diffusivity",),
             dim=2,
         )
-        return meshes, spec, {"train": list(range(160)), "test": list(range(160, 200))}
+        return meshes, spec, split_rows(len(mu), 160, 40)[1]

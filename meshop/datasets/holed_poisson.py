@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.dataset import MeshDataset
+from meshop.datasets.official import OfficialDataset, RawFile
+from meshop.io.arrays import read_torch
 
 
-class HoledPoisson(MeshDataset):
+class HoledPoisson(OfficialDataset):
     r"""Poisson's equation on 121 geometries: the unit square without a square hole of side 0.3; 1,352 nodes each.
 
     .. math::
@@ -39,8 +40,13 @@ class HoledPoisson(MeshDataset):
         transform, pre_transform, pre_filter, force_reload: see :class:`~meshop.datasets.MeshDataset`.
 
     Raises:
-        InputError: the file is not there or has another layout.
+        InputError: the file is not there, is damaged or has another layout.
     """
+
+    files = (
+        RawFile("holed_poisson.pt", 2_089_821, "1fda41d108aa9901e16081b01f74e2a496f7b6340ed733e7a2df01bd943d71d1"),
+    )
+    source = "it from tutorials/tutorial22 of github.com/mathLab/PINA"
 
     def __init__(
         self,
@@ -55,26 +61,21 @@ class HoledPoisson(MeshDataset):
         super().__init__(root, transform, pre_transform, pre_filter, force_reload)
 
     @property
-    def raw_file_names(self) -> list[str]:
-        return ["holed_poisson.pt"]
-
-    @property
     def raw_paths(self) -> list[str]:
         return super().raw_paths if self.path is None else [os.fspath(self.path)]
 
     def download(self) -> None:
-        """Say where the file comes from.
+        """Say what to put where.
 
         Raises:
             InputError: always.
         """
         raise InputError(
-            f"There is no file '{self.raw_paths[0]}'; it is tutorials/tutorial22/holed_poisson.pt of "
-            "github.com/mathLab/PINA: put it there or give its path"
+            f"HoledPoisson needs {self.files[0]} as '{self.raw_paths[0]}'; get {self.source}, or give its path"
         )
 
     def read(self) -> tuple[list[MeshData], FieldSpec, dict[str, list[int]]]:
-        raw = torch.load(self.raw_paths[0], weights_only=True)
+        raw = read_torch(self.raw_paths[0])
         missing = {"x", "y", "u", "triang", "mu"} - set(raw if isinstance(raw, dict) else ())
         if missing:
             raise InputError(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
-from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 import torch
@@ -17,7 +15,8 @@ from torch_geometric.data import Dataset
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
 from meshop.datasets.dataset import MeshDataset, default_graph
-from meshop.datasets.official import Array
+from meshop.datasets.origin import origin
+from meshop.io.arrays import Array
 
 Window = tuple[str, range]
 """A trajectory, and the frames at one of which the window begins: it is drawn anew each time the item is taken."""
@@ -119,6 +118,11 @@ class LazyDataset(Dataset, ABC):
 
     split = MeshDataset.split
 
+    @property
+    def origin(self) -> str:
+        """Where the files come from: ``official files``, or the call of ``meshop generate`` that made them."""
+        return origin(self.raw_dir, self.raw_paths)
+
     def len(self) -> int:
         return len(self.windows)
 
@@ -168,38 +172,3 @@ def place_windows(trajectories: Sequence[str], frames: int, length: int, starts:
             f"Expected starts from 0 to {last} for windows of {length} frames, all or random (got {starts!r})"
         )
     return [(name, range(start, start + 1)) for name in trajectories for start in chosen]
-
-
-def read_npz(path: str | os.PathLike[str], *names: str) -> list[Array]:
-    """Arrays of an ``.npz`` file; those that are not compressed are read from disk when they are used.
-
-    Raises:
-        InputError: the file is damaged, or lacks one of the names; the message lists those it has.
-    """
-    try:
-        with ZipFile(path) as archive:
-            known = [name.removesuffix(".npy") for name in archive.namelist()]
-            if missing := [name for name in names if name not in known]:
-                raise InputError(f"Expected {', '.join(missing)} in '{path}' (it has {', '.join(known)})")
-            return [_member(path, archive, f"{name}.npy") for name in names]
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
-        raise InputError(f"'{path}' is not an archive of arrays of numpy, or is damaged ({error})") from error
-
-
-def _member(path: str | os.PathLike[str], archive: ZipFile, name: str) -> Array:
-    info = archive.getinfo(name)
-    with archive.open(info) as file:
-        if info.compress_type != ZIP_STORED:
-            array: Array = np.lib.format.read_array(file)
-            return array
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(file)
-        header = file.tell()
-    with open(path, "rb") as raw:  # its place in the archive: after a header with a name and more of their own lengths
-        raw.seek(info.header_offset + 26)
-        lengths = int.from_bytes(raw.read(2), "little") + int.from_bytes(raw.read(2), "little")
-    place = info.header_offset + 30 + lengths + header
-    return np.memmap(path, dtype, "r", place, shape, order="F" if fortran else "C")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, read_mat, split_rows, tensor
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, split_rows, tensor
+from meshop.io.arrays import read_mat
 
 FILES = {
     1e-5: RawFile("NavierStokes_V1e-5_N1200_T20.mat"),
@@ -58,6 +59,7 @@ class NavierStokes(OfficialDataset):
             empty or does not lie in the frames.
     """
 
+    files = tuple(FILES.values())  # of an instance, that of its viscosity
     source = (
         "NavierStokes_V1e-5_N1200_T20.zip (0.4 GB unpacked) or NavierStokes_V1e-4_N10000_T30.zip (5 GB unpacked) "
         "from the data folder of FNO's authors and unpack it"

@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import pad
 
 from meshop.data import Arrays, Field, FieldSpec, MeshData
+from meshop.datasets.official import split_rows
 from meshop.datasets.smithers import SmithersDataset
 
 
@@ -75,4 +76,4 @@ class NavierStokesStep(SmithersDataset):
             params=("inflow",),
             dim=2,
         )
-        return meshes, spec, {"train": list(range(400)), "test": list(range(400, 500))}
+        return meshes, spec, split_rows(len(mu), 400, 100)[1]

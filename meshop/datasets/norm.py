@@ -11,16 +11,8 @@ import torch
 from scipy.spatial import cKDTree
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.official import (
-    Array,
-    OfficialDataset,
-    RawFile,
-    check_shape,
-    numbered_mesh,
-    read_mat,
-    split_rows,
-    tensor,
-)
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, numbered_mesh, split_rows, tensor
+from meshop.io.arrays import Array, read_mat
 
 PAGE = "github.com/gengxiangc/NORM"
 

@@ -1,25 +1,22 @@
-"""What the published benchmarks share: files that a user has to fetch, arrays in them, and grids as meshes."""
+"""What the published benchmarks share: files that a user has to fetch, and grids as meshes."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import zlib
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import pad
 
 from meshop.data import InputError, MeshData
 from meshop.datasets.dataset import MeshDataset
-
-Array = NDArray[Any]
+from meshop.io.arrays import Array, read_npy
 
 
 @dataclass(frozen=True)
@@ -61,60 +58,6 @@ class OfficialDataset(MeshDataset, ABC):
         raise InputError(
             f"{type(self).__name__} needs {', '.join(map(str, absent))} in '{self.raw_dir}'; get {self.source}"
         )
-
-
-def read_mat(path: str | os.PathLike[str], *names: str) -> list[Array]:
-    """Arrays of a MATLAB file of any version, with MATLAB's order of axes.
-
-    Version 7.3 is HDF5, in which the axes stand reversed; they are turned back (as a view).
-
-    Raises:
-        InputError: the file is damaged, or lacks one of the names; the message lists those it has.
-    """
-    import scipy.io
-
-    try:
-        content = scipy.io.loadmat(path, variable_names=names)
-    except NotImplementedError:  # scipy's answer to version 7.3
-        return [array.T for array in read_hdf5(path, *names)]
-    except (OSError, ValueError, TypeError, MemoryError, EOFError, zlib.error, scipy.io.matlab.MatReadError) as error:
-        raise InputError(f"'{path}' is not a MATLAB file, or is damaged ({error})") from error
-    if missing := [name for name in names if name not in content]:
-        known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
-        raise InputError(f"Expected {', '.join(missing)} in '{path}' (it has {known})")
-    return [content[name] for name in names]
-
-
-def read_hdf5(path: str | os.PathLike[str], *names: str, rows: slice | None = None) -> list[Array]:
-    """Arrays of an HDF5 file, or some of their rows.
-
-    Raises:
-        InputError: h5py is missing, the file is damaged, or lacks one of the names; the message lists those it has.
-    """
-    try:
-        import h5py
-    except ImportError as error:
-        raise InputError(f"'{path}' needs h5py; pip install \"meshop[data]\"") from error
-    try:
-        with h5py.File(path) as file:
-            if missing := [name for name in names if name not in file]:
-                raise InputError(f"Expected {', '.join(missing)} in '{path}' (it has {', '.join(file)})")
-            return [file[name][() if rows is None else rows] for name in names]
-    except OSError as error:
-        raise InputError(f"'{path}' is not an HDF5 file, or is damaged ({error})") from error
-
-
-def read_npy(path: str | os.PathLike[str]) -> Array:
-    """The array of an ``.npy`` file, read from disk when it is used.
-
-    Raises:
-        InputError: the file is damaged.
-    """
-    try:
-        array: Array = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"'{path}' is not an array of numpy, or is damaged ({error})") from error
-    return array
 
 
 def check_shape(array: Array, shape: Sequence[int | None], name: str, path: str | os.PathLike[str]) -> None:

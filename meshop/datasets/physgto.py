@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import torch
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
-from meshop.datasets.official import OfficialDataset, RawFile, check_shape, numbered_mesh, read_hdf5, tensor
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, numbered_mesh, tensor
+from meshop.io.arrays import read_hdf5
 
 
 class PhysGTODataset(OfficialDataset, ABC):
@@ -31,7 +32,7 @@ class PhysGTODataset(OfficialDataset, ABC):
 
     Attributes:
         units: the fields of a file and their units.
-        origin: what is subtracted from a field.
+        zero: what is subtracted from a field.
         used: those of CANO's table.
         first: the first frame that the authors use.
         conditions: whether the files have the numbers of the case.
@@ -39,7 +40,7 @@ class PhysGTODataset(OfficialDataset, ABC):
 
     files = (RawFile("train.txt"), RawFile("test.txt"))
     units: ClassVar[dict[str, str]]
-    origin: ClassVar[dict[str, float]] = {}
+    zero: ClassVar[dict[str, float]] = {}
     used: ClassVar[tuple[str, ...]]
     first: ClassVar[int] = 0
     conditions: ClassVar[int] = 0
@@ -137,7 +138,7 @@ class PhysGTODataset(OfficialDataset, ABC):
             case.point_data = Arrays({"node_type": node_type, "boundary": (node_type != 0).float()})
             rows = slice(start - first, start - first + length)
             for name, array in zip(self.fields, arrays, strict=True):
-                values = tensor(array[rows] - self.origin.get(name, 0)).T  # [N, T]
+                values = tensor(array[rows] - self.zero.get(name, 0)).T  # [N, T]
                 case.point_data[f"{name}_in"] = values[:, : self.T_in]
                 case.point_data[f"{name}_out"] = values[:, self.T_in :]
             case.field_data = Arrays({"t": tensor(t[rows, 0]), **numbers})
@@ -190,7 +191,7 @@ class HeatFlow(PhysGTODataset):
     """
 
     units: ClassVar[dict[str, str]] = {"u": "", "v": "", "p": "", "T": "K"}
-    origin: ClassVar[dict[str, float]] = {"T": 293.15}
+    zero: ClassVar[dict[str, float]] = {"T": 293.15}
     used = ("u", "v")
     first = 25
     conditions = 5

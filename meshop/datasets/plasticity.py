@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from meshop.data import Arrays, Field, FieldSpec, MeshData
-from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, read_mat, split_rows, tensor
+from meshop.datasets.official import OfficialDataset, RawFile, check_shape, grid_mesh, split_rows, tensor
+from meshop.io.arrays import read_mat
 
 
 class Plasticity(OfficialDataset):

@@ -12,8 +12,9 @@ import torch
 
 from meshop.data import Field, InputError, MeshData
 from meshop.datasets.dataset import whole_file
-from meshop.datasets.lazy import LazyDataset, Starts, Window, place_windows, read_npz
-from meshop.datasets.official import Array, check_shape, grid_mesh, read_npy
+from meshop.datasets.lazy import LazyDataset, Starts, Window, place_windows
+from meshop.datasets.official import check_shape, grid_mesh
+from meshop.io.arrays import Array, read_npy, read_npz
 from meshop.transforms import BoxCox
 
 STATE = {"T": ["T"], "rho": ["rho"], "velocity": ["Ux", "Uy"], "p": ["p", "pMax"]}  # what is no species

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from meshop.data import Field, InputError, MeshData
 from meshop.datasets.lazy import LazyDataset, Window
-from meshop.datasets.official import Array, grid_mesh
+from meshop.datasets.official import grid_mesh
+from meshop.io.arrays import Array, open_hdf5, read_arrow, read_json
 
 SUBSETS = {"in_dist_test_params": "in_dist", "out_dist_test_params": "out_dist", "remain_params": "seen"}
 
@@ -105,7 +105,9 @@ class RealPDEBench(LazyDataset, ABC):
         """Frames of one array of a trajectory: [T, H, W], or [T, H, W, C]."""
         space = slice(None, None, self.stride)
         if self._rows is None:
-            return _hdf5(*self.place(trajectory, column), lambda array: array[start:stop, space, space])
+            path, key = self.place(trajectory, column)
+            with open_hdf5(path, key) as file:
+                return file[key][start:stop, space, space]
         components = self.simulated.components if column == self.column else 1
         return _arrow_array(self._rows[trajectory], column, components)[start:stop, space, space]
 
@@ -117,7 +119,9 @@ class RealPDEBench(LazyDataset, ABC):
         """Frames, rows and columns of a trajectory, before ``space_stride``."""
         if trajectory not in self._extents:
             if self._rows is None:
-                extent = _hdf5(*self.place(trajectory, self.columns[0]), lambda array: array.shape)
+                path, key = self.place(trajectory, self.columns[0])
+                with open_hdf5(path, key) as file:
+                    extent = file[key].shape
             elif trajectory in self._rows:
                 extent = self._rows[trajectory].shape
             else:
@@ -134,7 +138,7 @@ class RealPDEBench(LazyDataset, ABC):
         for file, subset in SUBSETS.items():
             path = Path(self.raw_dir, f"{file}_{self.kind}.json")
             if path.exists():
-                names = {str(name).removesuffix(".h5") for name in _read_json(path)}
+                names = {str(name).removesuffix(".h5") for name in read_json(path)}
                 parts[f"test_{subset}"] = [i for i in self.splits.get("test", []) if self.windows[i][0] in names]
         if {"test_in_dist", "test_out_dist"} <= parts.keys():
             parts["test_unseen"] = sorted({*parts["test_in_dist"], *parts["test_out_dist"]})
@@ -148,16 +152,9 @@ class _Row(NamedTuple):
     shape: tuple[int, int, int]
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"'{path}' is not a JSON file, or is damaged ({error})") from error
-
-
 def _read_index(path: Path) -> list[tuple[str, int]]:
     """Trajectory and first frame of each window of an index file."""
-    content = _read_json(path)
+    content = read_json(path)
     try:
         return [(str(entry["sim_id"]).removesuffix(".h5"), int(entry["time_id"])) for entry in content]
     except (TypeError, KeyError, ValueError) as error:
@@ -168,7 +165,7 @@ def _arrow_rows(directory: Path) -> dict[str, _Row]:
     """The trajectories of the Arrow files of a directory, and where each lies."""
     rows = {}
     for path in sorted(map(str, directory.glob("*.arrow"))):
-        for number, batch in enumerate(_arrow_batches(path)):
+        for number, batch in enumerate(read_arrow(path)):
             names = ("sim_id", "shape_t", "shape_h", "shape_w")
             if missing := [name for name in names if name not in batch.schema.names]:
                 raise InputError(
@@ -182,7 +179,7 @@ def _arrow_rows(directory: Path) -> dict[str, _Row]:
 
 def _arrow_array(row: _Row, column: str, components: int) -> Array:
     """An array [T, H, W], or [T, H, W, C] of several components, of a row; it is read from disk when it is used."""
-    batch = _arrow_batches(row.path)[row.batch]
+    batch = read_arrow(row.path)[row.batch]
     if column not in batch.schema.names:
         raise InputError(f"Expected {column} in '{row.path}' (it has {', '.join(batch.schema.names)})")
     values = np.frombuffer(batch.column(column)[row.number].as_buffer(), dtype=np.uint8)
@@ -190,32 +187,6 @@ def _arrow_array(row: _Row, column: str, components: int) -> Array:
     if values.size != 4 * np.prod(shape):
         raise InputError(f"Expected {column} of {list(shape)} float32 in '{row.path}' (got {values.size} bytes)")
     return values.view(np.float32).reshape(shape)
-
-
-def _arrow_batches(path: str) -> list[Any]:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise InputError(f"'{path}' needs pyarrow; pip install \"meshop[data]\"") from error
-    try:
-        return list(pyarrow.ipc.open_stream(pyarrow.memory_map(path)))
-    except (OSError, ValueError) as error:
-        raise InputError(f"'{path}' is not a stream of Arrow, or is damaged ({error})") from error
-
-
-def _hdf5(path: Path, key: str, use: Callable[[Any], Any]) -> Any:
-    """What a function makes of an array of an HDF5 file; no more than it takes is read from disk."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise InputError(f"'{path}' needs h5py; pip install \"meshop[data]\"") from error
-    try:
-        with h5py.File(path) as file:
-            if key not in file:
-                raise InputError(f"Expected {key} in '{path}' (it has {', '.join(file)})")
-            return use(file[key])
-    except OSError as error:
-        raise InputError(f"'{path}' is not an HDF5 file, or is damaged ({error})") from error
 
 
 class ControlledCylinder(RealPDEBench):

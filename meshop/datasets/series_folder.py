@@ -17,7 +17,7 @@ from meshop.datasets.dataset import MeshDataset, default_graph
 from meshop.datasets.lazy import Starts, Window, place_windows
 from meshop.geometry import cell_dim
 from meshop.io import FORMATS, SERIES_FORMATS, count_frames, read_series
-from meshop.io.frames import natural
+from meshop.io.describe import natural_order
 from meshop.transforms import Window as Cut
 
 CLOCK = ("time", "dt")
@@ -104,6 +104,11 @@ class SeriesFolder(Dataset):
         transform: Callable[[MeshData], MeshData] | None = None,
         pre_transform: Callable[[MeshData], MeshData] | None = None,
     ) -> None:
+        if min(T_in, T_out, stride, frames_step) < 1:
+            raise InputError(
+                f"Expected T_in, T_out, stride and frames_step of at least 1 (got {T_in}, {T_out}, {stride} and "
+                f"{frames_step})"
+            )
         super().__init__(os.fspath(root), transform)
         self.target = [target] if isinstance(target, str) else list(target)
         self.inputs = [inputs] if isinstance(inputs, str) else list(inputs)
@@ -225,7 +230,7 @@ def series_files(root: str | os.PathLike[str]) -> dict[str, Path]:
     own = [path for path in series if path.parent == root]
     numbered = {path.parent for path in below if path.suffix.lower() in (*FORMATS, ".pvtu") and path.parent != root}
     cases: dict[str, Path] = {}
-    for path in sorted(own or series or numbered, key=natural):
+    for path in natural_order(own or series or numbered):
         name = bare(path).relative_to(root).as_posix()
         if name in cases:
             raise InputError(f"Expected one series for the case '{name}' (got '{cases[name]}' and '{path}')")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
+from meshop.datasets.official import split_rows
 from meshop.datasets.smithers import SmithersDataset
 
 
@@ -72,7 +74,7 @@ class UnsteadyHeat(SmithersDataset):
 
     def read(self) -> tuple[list[MeshData], FieldSpec, dict[str, list[int]]]:
         mesh, mu, fields = self.arrays()
-        mesh.shape = (21, 21)
+        mesh.shape = (math.isqrt(mesh.num_points),) * 2
         last = fields.size(1) - self.T_in - self.T_out
         if min(self.T_in, self.T_out) < 1 or not all(0 <= s <= last for s in self.starts or (-1,)):
             raise InputError(
@@ -93,5 +95,6 @@ class UnsteadyHeat(SmithersDataset):
             params=("mu_0", "mu_1"),
             dim=2,
         )
-        train = 80 * len(self.starts)
-        return meshes, spec, {"train": list(range(train)), "test": list(range(train, len(meshes)))}
+        windows = len(self.starts)
+        parts = split_rows(len(mu), 80, 20)[1]
+        return meshes, spec, {p: [k * windows + s for k in ids for s in range(windows)] for p, ids in parts.items()}

@@ -9,9 +9,10 @@ a machine where VTK cannot draw, matplotlib paints plane meshes too.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from meshop.render.scene import Scene
 if TYPE_CHECKING:
     import pyvista as pv
 
-__all__ = ["assignment", "can_render", "compare", "field", "limits", "matrices", "side_by_side"]
+__all__ = ["animate", "assignment", "can_render", "compare", "field", "limits", "matrices", "side_by_side"]
 
 NAN_COLOR = "#ff3ec8"
 SLICES_A_ROW = 6
@@ -99,6 +100,7 @@ def compare(
     unit: str = "",
     title: str = "",
     clim: Limits | None = None,
+    error_clim: Limits | None = None,
     cmap: str = "viridis",
     view: Sequence[float] | None = None,
     show_edges: bool = False,
@@ -112,7 +114,8 @@ def compare(
     that of the error is symmetric about zero. The error of a magnitude is the length of the difference of the vectors,
     which is never negative: its range starts at zero.
 
-    Arguments, picture and errors are those of :func:`field`; ``clim`` and ``cmap`` are for truth and prediction.
+    Arguments, picture and errors are those of :func:`field`; ``clim`` and ``cmap`` are for truth and prediction,
+    ``error_clim`` is the colour range of the error.
 
     >>> triangle = MeshData.from_cells([[0.0, 0], [1, 0], [0, 1]], [5], [[0, 1, 2]])
     >>> triangle.point_data["p"], triangle.point_data["p_pred"] = [0.0, 1, 2], [0.1, 1, 1.8]
@@ -149,7 +152,7 @@ def compare(
                 Panel(predicted, shared, label, cmap, "prediction"),
                 Panel(
                     wrong,
-                    (low if signed else 0.0, high),
+                    error_clim or (low if signed else 0.0, high),
                     _label(difference, unit),
                     "coolwarm" if signed else "YlOrRd",
                     "error",
@@ -157,6 +160,85 @@ def compare(
             ]
         )
     return _picture(mesh, location, rows, path, title, view, show_edges, nan_color, kwargs)
+
+
+def animate(
+    frames: Iterable[MeshData | pv.DataSet],
+    name: str,
+    path: str | os.PathLike[str],
+    *,
+    clim: Limits,
+    error_clim: Limits | None = None,
+    times: Iterable[float] | None = None,
+    fps: float = 10.0,
+    **kwargs: Any,
+) -> int:
+    """Draw a series as an animated GIF: each frame as :func:`compare` does, or :func:`field` where ``name_pred`` lacks.
+
+    Colours mean the same in every frame, and the time stands above. One frame at a time is in memory.
+
+    Args:
+        frames: the meshes, in order.
+        name: the field.
+        path: GIF file; it appears under this name only when it is complete.
+        clim: colour range of the field in all frames.
+        error_clim: that of its error; without it that of the first frame with a prediction and the truth.
+        times: of the frames, shown above them.
+        fps: frames a second.
+        **kwargs: see :func:`compare` and :func:`field`.
+
+    Returns:
+        how many frames there were.
+
+    Raises:
+        InputError: there are none; those of :func:`compare` and :func:`field`.
+
+    >>> import tempfile
+    >>> square = MeshData.from_cells([[0.0, 0], [1, 0], [1, 1], [0, 1]], [9], [range(4)], point_data={"T": range(4)})
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     animate([square, square], "T", f"{out}/heat.gif", clim=(0, 3), times=[0.0, 0.5])
+    2
+    """
+    from PIL import Image as Picture
+
+    from meshop.datasets.dataset import whole_file
+
+    count, shape = 0, (0, 0)
+
+    def pictures() -> Iterator[Picture.Image]:
+        nonlocal count, shape, error_clim
+        clock = iter(times) if times is not None else itertools.repeat(None)
+        for data, now in zip(frames, clock, strict=False):
+            mesh = _dataset(data)
+            title = "" if now is None else f"t = {now:.6g}"
+            base, location = split_name(name)
+            stores = [s for at, s in (("point", mesh.point_data), ("cell", mesh.cell_data)) if location in (None, at)]
+            if any(f"{base}_pred" in arrays for arrays in stores):
+                if error_clim is None and any(base in arrays for arrays in stores):
+                    arrays = next(arrays for arrays in stores if f"{base}_pred" in arrays)
+                    error_clim = limits(np.asarray(arrays[f"{base}_pred"]) - np.asarray(arrays[base]), symmetric=True)
+                image = compare(mesh, name, clim=clim, error_clim=error_clim, title=title, **kwargs)
+            else:
+                image = field(mesh, name, clim=clim, title=title, **kwargs)
+            shape = shape if count else image.shape[:2]
+            count += 1
+            yield Picture.fromarray(_fitted(image, shape)).quantize(256)
+
+    drawn = pictures()
+    first = next(drawn, None)
+    if first is None:
+        raise InputError(f"Expected frames to animate {name} (got none)")
+    with whole_file(path) as part:
+        first.save(part, "GIF", save_all=True, append_images=drawn, duration=1000 / fps, loop=0, disposal=1)
+    return count
+
+
+def _fitted(image: Image, shape: tuple[int, int]) -> Image:
+    """A picture of this height and width: cut, or with white beside it."""
+    fitted = np.full((*shape, 3), 255, np.uint8)
+    height, width = (min(a, b) for a, b in zip(shape, image.shape[:2], strict=True))
+    fitted[:height, :width] = image[:height, :width]
+    return fitted
 
 
 def assignment(

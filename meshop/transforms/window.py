@@ -31,7 +31,7 @@ class Window(BaseTransform):
 
     Args:
         T_in: frames that a model sees.
-        T_out: frames that it predicts.
+        T_out: frames that it predicts; 0 where only the history is wanted.
         fields: names of those that change, ``"u"`` or ``"u:point"``.
         start: the first frame; ``"first"`` is 0, ``"random"`` one that is drawn anew each time.
         stride: frames from one start to the next, of which ``"random"`` draws.
@@ -56,10 +56,10 @@ class Window(BaseTransform):
         stride: int = 1,
         frames_step: int = 1,
     ) -> None:
-        if min(T_in, T_out, stride, frames_step) < 1:
+        if min(T_in, stride, frames_step) < 1 or T_out < 0:
             raise InputError(
-                "Expected T_in, T_out, stride and frames_step of at least 1 "
-                f"(got {T_in}, {T_out}, {stride} and {frames_step})"
+                "Expected T_in, stride and frames_step of at least 1, and T_out of at least 0 "
+                f"(got {T_in}, {stride}, {frames_step} and {T_out})"
             )
         if isinstance(start, str) and start not in ("first", "random"):
             raise InputError(f"Expected a start of first, random or a number (got {start!r})")

@@ -61,7 +61,7 @@ def test_a_recipe_may_say_what_train_knows(written: Any, tmp_path: Path, monkeyp
     path = written(models={"B": "own"}, data={"darcy": {"seeds": [0]}}, recipe={})
     assert read_suite(path)[0].recipe == {"epochs": 3}
     (folder / "own.yaml").write_text(yaml.safe_dump(recipe | {"knn": 8}))
-    with pytest.raises(InputError, match=r"Expected model, data_args, epochs, .* in .*own.yaml \(got 'knn'\)"):
+    with pytest.raises(InputError, match=r"Expected model, data_args, rollout, epochs, .* in .*own.yaml \(got 'knn'\)"):
         read_suite(path)
 
 
@@ -110,10 +110,13 @@ def test_choice_of_trials(written: Any) -> None:
     [
         (
             {"modles": {}},
-            r"Expected models, data, recipe, seeds, minutes, sweep in .*suite.yaml \(got 'modles'\) \(did you mean",
+            r"Expected models, data, recipe, rollout, seeds, minutes, sweep in .*yaml \(got 'modles'\) \(did you mean",
         ),
         ({"models": {"CANO": {"init_args": {}}}}, "Expected class_path in .*, model CANO"),
-        ({"models": {"CANO": ["CANO"]}}, r"Expected class_path, init_args, recipe in .*, model CANO \(got \['CANO'\]"),
+        (
+            {"models": {"CANO": ["CANO"]}},
+            r"Expected class_path, init_args, recipe, rollout in .*, model CANO \(got \['CANO'\]",
+        ),
         ({"models": {"CANO": "canoo"}}, "None of the benchmarks of .*suite.yaml has a recipe canoo.yaml for CANO"),
         ({"data": {"plate_with_hole": PLATE}}, r"no benchmark 'plate_with_hole' \(did you mean 'plate_with_holes'"),
         ({"data": {"plate_with_holes": {"minutes": 1}}}, "Expected seeds in .*, data plate_with_holes"),

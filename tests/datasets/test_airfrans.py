@@ -116,7 +116,7 @@ def test_absent_and_damaged_files_are_named(root, tmp_path):
         AirfRANS(tmp_path)
     manifest = tmp_path / "raw" / "manifest.json"
     manifest.write_text('{"full_train": [')
-    with pytest.raises(InputError, match=r"manifest.json' is no JSON file, or is damaged"):
+    with pytest.raises(InputError, match=r"manifest.json' is not a JSON file, or is damaged"):
         AirfRANS(tmp_path)
     manifest.write_text(json.dumps({"full_train": CASES, "full_test": []}))
     with pytest.raises(InputError, match=r"Expected aoa_train and aoa_test in '.*' \(it has full_train, full_test\)"):

@@ -40,6 +40,19 @@ def test_fields_grid_and_splits(tmp_path, stride, side):
     assert Darcy(tmp_path, stride, position=False)[0].x.shape == (side * side, 1)
 
 
+def test_files_of_another_resolution_are_read_where_the_published_are_not_there(tmp_path):
+    write(tmp_path)
+    for number in (1, 2):
+        path = tmp_path / "raw" / f"piececonst_r421_N1024_smooth{number}.mat"
+        path.rename(path.with_name(f"piececonst_r13_N1024_smooth{number}.mat"))
+    assert Darcy(tmp_path, 1).splits["test"] == [5, 6, 7]
+    (tmp_path / "raw" / "piececonst_r13_N1024_smooth2.mat").unlink()
+    with pytest.raises(InputError, match=r"^Darcy needs piececonst_r421_N1024_smooth1.mat, piececonst_r421"):
+        Darcy(tmp_path, 1)
+    write(tmp_path, train=fields(2, 0))
+    assert Darcy(tmp_path, 1).splits["train"] == [0, 1]
+
+
 def test_421_nodes_at_stride_5_are_the_85_of_the_papers():
     assert [len(range(0, 421, r)) for r in (1, 2, 3, 4, 5)] == [421, 211, 141, 106, 85]
     assert np.array_equal(np.arange(0, 421, 5) / 420, np.arange(85) / 84)

@@ -40,8 +40,9 @@ def test_layout(tmp_path):
 
 def test_without_the_files_the_error_says_where_they_come_from(tmp_path):
     message = (
-        r"^DarcySmall needs darcy_train_16.pt \(1.3 MB\), darcy_test_16.pt \(0.1 MB\), darcy_test_32.pt \(0.3 MB\) in "
-        r"'.*raw'; get them from neuralop/data/datasets/data of github.com/neuraloperator/neuraloperator$"
+        r"^DarcySmall needs darcy_train_16.pt \(1.3 MB, SHA-256 0be6.*\), darcy_test_16.pt \(0.1 MB, .*\), "
+        r"darcy_test_32.pt \(0.3 MB, .*\) in '.*raw'; "
+        r"get them from neuralop/data/datasets/data of github.com/neuraloperator/neuraloperator$"
     )
     with pytest.raises(InputError, match=message):
         DarcySmall(tmp_path)

@@ -23,9 +23,8 @@ def _car(number, location="point"):
     return car
 
 
-@pytest.fixture
-def root(tmp_path):
-    raw = tmp_path / "raw"
+def write(root):
+    raw = root / "raw"
     (raw / "PressureVTK" / "F_D_WM_WW").mkdir(parents=True)
     for part, designs in LISTS.items():
         (raw / f"{part}_design_ids.txt").write_text("\n".join(designs) + "\n")
@@ -34,7 +33,12 @@ def root(tmp_path):
         if design != "N_S_WW_WM_231":  # not fetched
             _car(number).save(folder / f"{design}.vtk", binary=number % 2 == 0)
     _car(9).save(raw / "PressureVTK" / "in_no_list.vtk")
-    return tmp_path
+    return root
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write(tmp_path)
 
 
 def test_splits_are_the_designs_of_the_lists_that_are_there(root):

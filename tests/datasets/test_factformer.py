@@ -176,4 +176,5 @@ def test_the_command_line_does_not_read_all_windows_to_describe_them(tmp_path, c
     assert main([*command, "--model.num_layers", "1", "--model.hidden_channels", "8"]) == 0
     printed = capsys.readouterr().out
     assert "5 train, 7 test; 8 nodes in the first" in printed
+    assert "origin     official files\n" in printed
     assert len(read) == 1 + 5 + 1  # described, normalised, one batch

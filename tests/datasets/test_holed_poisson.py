@@ -12,8 +12,7 @@ from meshop.datasets import HoledPoisson
 REAL = os.environ.get("MESHOP_HOLED_POISSON", "")
 
 
-@pytest.fixture
-def tiny(tmp_path):
+def write(root):
     """Five geometries of a square ring of eight triangles, in the layout of the file."""
     corners = torch.tensor([[0.0, 0], [1, 0], [1, 1], [0, 1]])
     mu = torch.tensor([[0.1, 0.1], [0.2, 0.1], [0.3, 0.1], [0.4, 0.1], [0.5, 0.1]])
@@ -24,9 +23,14 @@ def tiny(tmp_path):
         "x": points[:, 0], "y": points[:, 1], "u": torch.arange(45.0).view(9, 5), "mu": mu,
         "triang": torch.tensor(ring), "edge_index": torch.zeros(2, 0, dtype=torch.long),
     }  # fmt: skip
-    (tmp_path / "raw").mkdir()
-    torch.save(data, tmp_path / "raw" / "holed_poisson.pt")
-    return tmp_path, data
+    (root / "raw").mkdir()
+    torch.save(data, root / "raw" / "holed_poisson.pt")
+    return root, data
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return write(tmp_path)
 
 
 def test_layout(tiny):
@@ -56,11 +60,12 @@ def test_the_file_may_lie_elsewhere(tiny, tmp_path_factory):
 
 def test_without_the_file_the_error_says_where_it_comes_from(tmp_path):
     message = (
-        r"^There is no file '.*raw/holed_poisson.pt'; it is tutorials/tutorial22/.* of github.com/mathLab/PINA: put"
+        r"^HoledPoisson needs holed_poisson.pt \(2.1 MB, SHA-256 1fda41d108aa9901...\) as '.*raw/holed_poisson.pt'; "
+        r"get it from tutorials/tutorial22 of github.com/mathLab/PINA, or give its path$"
     )
     with pytest.raises(InputError, match=message):
         HoledPoisson(tmp_path)
-    with pytest.raises(InputError, match=r"^There is no file 'nowhere.pt'"):
+    with pytest.raises(InputError, match=r"as 'nowhere.pt'; get it"):
         HoledPoisson(tmp_path, path="nowhere.pt")
 
 

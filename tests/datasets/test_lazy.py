@@ -12,8 +12,9 @@ from torch_geometric.loader import DataLoader
 import meshop.bench as bench
 from meshop.data import Field, InputError
 from meshop.datasets import BENCHMARKS, KF2D, LazyDataset, statistics
-from meshop.datasets.lazy import place_windows, read_npz
+from meshop.datasets.lazy import place_windows
 from meshop.datasets.official import grid_mesh
+from meshop.io.arrays import read_npz
 from meshop.models import FNO
 from meshop.train import Recipe, Surrogate, evaluate, fit
 from meshop.transforms import KNNGraph

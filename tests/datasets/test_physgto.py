@@ -50,6 +50,7 @@ def write(root, kind=HeatFlow, frames=40, **replace):
 def test_heat_flow(tmp_path):
     flows = HeatFlow(write(tmp_path), T_in=3, T_out=2, fields=("T", "u"))
     assert flows.splits == {"train": [0, 1], "test": [2]}
+    assert flows.origin == "official files"
     assert [mesh.name for mesh in flows] == ["case_1_025", "case_0_025", "case_2_025"]
     assert [mesh.num_nodes for mesh in flows] == [6, 5, 7]
     assert (flows.spec.in_channels, flows.spec.out_channels) == (2 + 1 + 6, 4)

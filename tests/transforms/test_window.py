@@ -85,7 +85,7 @@ def test_what_is_refused() -> None:
         Window(1, 2, ["u"], start=5)(trajectory())
     with pytest.raises(InputError, match=r"Expected a start of first, random or a number \(got 'last'\)"):
         Window(1, 2, ["u"], start="last")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"stride and frames_step of at least 1 \(got 1, 2, 0 and 1\)"):
+    with pytest.raises(InputError, match=r"of at least 1, and T_out of at least 0 \(got 1, 0, 1 and 2\)"):
         Window(1, 2, ["u"], stride=0)
     with pytest.raises(InputError, match=r"Field 'w' is not in the trajectory.*; it has u:point, v:point, .*q:cell"):
         Window(1, 2, ["u", "w"])(trajectory())
@@ -93,4 +93,5 @@ def test_what_is_refused() -> None:
     mesh.point_data["u"] = mesh.point_data["u"][:, :5]
     with pytest.raises(InputError, match=r"Expected 7 frames of the field 'u' \(got \[4, 5\]\)"):
         Window(1, 2, ["v"])(mesh)
+    assert Window(T, 0, ["q"])(trajectory()).cell_data["q_out"].shape == (1, 0)  # the history alone
     assert repr(Window(1, 2, ["u"])) == "Window(1, 2, ['u'], start='first')"

@@ -1,5 +1,7 @@
 """Benchmarks made by solvers, in the layout that their authors publish: ``meshop generate NAME``."""
 
+from dataclasses import replace
+
 from meshop.datasets.generators import (
     airfoil,
     composite,
@@ -16,7 +18,7 @@ from meshop.datasets.generators import (
 from meshop.datasets.generators.generator import Generator, generate
 
 # To add a generator: its file, and a line here.
-GENERATORS: dict[str, Generator] = {
+_GENERATORS = {
     "darcy": darcy.GENERATOR,
     "elasticity": elasticity.GENERATOR,
     "irregular_darcy": irregular_darcy.GENERATOR,
@@ -30,5 +32,6 @@ GENERATORS: dict[str, Generator] = {
     "it3d": it3d.GENERATOR,
     "smoke3d": smoke3d.GENERATOR,
 }
+GENERATORS: dict[str, Generator] = {name: replace(made, name=name) for name, made in _GENERATORS.items()}
 
 __all__ = ["GENERATORS", "Generator", "generate"]

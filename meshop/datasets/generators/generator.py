@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -17,8 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshop import __version__
 from meshop.data import InputError
 from meshop.datasets.dataset import whole_file
+from meshop.datasets.origin import MARK, Record, made, read_mark
+from meshop.io.arrays import sha256
 
 Array = NDArray[Any]
 Sample = dict[str, Array]
@@ -37,6 +41,7 @@ class Generator:
         samples: the number that is published.
         options: further arguments of ``sample``, with their defaults.
         published: mean (None where it is not known) and standard deviation of values that ``write`` returns.
+        name: that in :data:`meshop.datasets.generators.GENERATORS`.
     """
 
     sample: Callable[..., Sample]
@@ -44,6 +49,7 @@ class Generator:
     samples: int
     options: Mapping[str, Any] = field(default_factory=dict)
     published: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
+    name: str = ""
 
 
 def generate(
@@ -57,7 +63,9 @@ def generate(
     """Make the files of a benchmark.
 
     Sample i depends on ``seed``, i and the options only, so that the files are the same for any number of processes.
-    A sample that is done lies in ``out/samples`` until the files are complete: the same call continues there.
+    A sample that is done lies in ``out/samples`` until the files are complete: the same call continues there. The files
+    then take their names, also from files of an earlier call, and last ``out/generated.json`` says how they were made
+    (:data:`meshop.datasets.origin.Record`). Other files are never replaced.
 
     Args:
         generator: one of :data:`meshop.datasets.generators.GENERATORS`.
@@ -71,7 +79,8 @@ def generate(
         Mean and standard deviation of each value whose statistics are published.
 
     Raises:
-        InputError: an option is unknown, the directory holds samples of another call, or a sample failed.
+        InputError: an option is unknown, a sample failed, or the directory holds samples of another call or files that
+            no such call made.
     """
     samples = generator.samples if samples is None else samples
     if samples < 2 or workers < 1:
@@ -80,7 +89,9 @@ def generate(
         known = ", ".join(generator.options) or "none"
         raise InputError(f"Expected options among {known} (got {', '.join(unknown)})")
     settings = dict(generator.options) | options
-    folder = Path(out) / "samples"
+    out = Path(out)
+    folder, files = out / "samples", out / "samples" / "files"
+    _only_own(out, [*read_mark(out / MARK), *read_mark(files / MARK)])
     folder.mkdir(parents=True, exist_ok=True)
     _same_call(folder / "settings.json", {"seed": seed, **settings})
     paths = [folder / f"{index:06d}.npz" for index in range(samples)]
@@ -94,15 +105,87 @@ def generate(
             said = now
             rest = (now - start) / count * (len(left) - count)
             log.info("%d of %d samples, %.0f s, %.0f s left", samples - len(left) + count, samples, now - start, rest)
-    found = generator.write(Path(out), _Samples(paths), settings)
-    table = {name: (float(np.mean(v, dtype=float)), float(np.std(v, dtype=float))) for name, v in found.items()}
-    for name, (mean, std) in table.items():
-        if name in generator.published:
-            log.info("%s: mean %.5g, deviation %.5g; published %s and %s", name, mean, std, *generator.published[name])
-    for path in (*paths, folder / "settings.json"):
-        path.unlink()
-    folder.rmdir()
-    return table
+    if not (files / MARK).exists():
+        shutil.rmtree(files, ignore_errors=True)
+        files.mkdir()
+        found = generator.write(files, _Samples(paths), settings)
+        table = {name: (float(np.mean(v, dtype=float)), float(np.std(v, dtype=float))) for name, v in found.items()}
+        record = _record(files, generator, samples, seed, settings, table)
+        names = {file["name"] for file in record["files"]}
+        earlier = [
+            {**other, "files": kept}
+            for other in read_mark(out / MARK)
+            if (kept := [file for file in other["files"] if file["name"] not in names])
+        ]
+        with whole_file(files / MARK) as part:
+            part.write_text(json.dumps([*earlier, record], indent=1))
+    record = read_mark(files / MARK)[-1]
+    for name in [*(file["name"] for file in record["files"]), MARK]:
+        if (files / name).exists():  # not moved before the call was stopped
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (files / name).replace(out / name)
+    shutil.rmtree(folder)
+    for name, values in record["statistics"].items():
+        if values["published"]:
+            log.info("%s", _check(name, values["mean"], values["std"], *values["published"]))
+    return {name: (values["mean"], values["std"]) for name, values in record["statistics"].items()}
+
+
+def _check(name: str, mean: float, std: float, published_mean: float | None, published_std: float) -> str:
+    """How far statistics are from those that are published.
+
+    >>> _check("sol", 0.0057, 0.00383, None, 0.00388433)
+    'sol: mean 0.0057, deviation 0.00383; published 0.0038843, -1.4 %'
+    >>> _check("x", 0.5, 0.32, 0.4998, 0.3217)
+    'x: mean 0.5, deviation 0.32; published 0.4998 (+0.1 % of the deviation) and 0.3217, -0.5 %'
+    """
+    shift = (
+        f"{published_mean:.5g} ({(mean - published_mean) / published_std:+.1%}" if published_mean is not None else ""
+    )
+    shift = shift.replace("%", " % of the deviation) and ")
+    spread = f"{published_std:.5g}, {std / published_std - 1:+.1%}".replace("%", " %")
+    return f"{name}: mean {mean:.5g}, deviation {std:.5g}; published {shift}{spread}"
+
+
+def _only_own(out: Path, records: Sequence[Record]) -> None:
+    """Refuse a directory with files that no call made; those of a call that was stopped while it moved them are own."""
+    own = {*made(out, records, exactly=True), MARK}
+    names = [path.relative_to(out) for path in out.rglob("*") if path.is_file()]
+    names = [name for name in names if name.parts[0] != "samples" and not any(p.startswith(".") for p in name.parts)]
+    if others := sorted(name.as_posix() for name in names if name.as_posix() not in own):
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise InputError(
+            f"'{out}' holds {others[0]}{more}, which meshop generate did not make; choose another directory (--out)"
+        )
+
+
+def _record(
+    files: Path,
+    generator: Generator,
+    samples: int,
+    seed: int,
+    settings: Mapping[str, Any],
+    table: Mapping[str, tuple[float, float]],
+) -> Record:
+    used, usual = (json.loads(json.dumps(dict(options))) for options in (settings, generator.options))
+    return {
+        "generator": generator.name,
+        "meshop": __version__,
+        "seed": seed,
+        "samples": samples,
+        "published_samples": generator.samples,
+        "options": used,
+        "changed": {name: value for name, value in used.items() if value != usual[name]},
+        "statistics": {
+            name: {"mean": mean, "std": std, "published": generator.published.get(name)}
+            for name, (mean, std) in table.items()
+        },
+        "files": [
+            {"name": path.relative_to(files).as_posix(), "bytes": path.stat().st_size, "sha256": sha256(path)}
+            for path in sorted(files.rglob("*"))
+            if path.is_file()
+        ],
+    }
 
 
 def _make(sample: Callable[..., Sample], seed: int, options: Mapping[str, Any], index: int, path: Path) -> None:

@@ -119,7 +119,8 @@ def test_it_says_when_it_does_not_become_steady():
 def test_its_data_set_reads_the_files(tmp_path):
     options = {"coarse": 5, "steps": 60}
     found = generate(GENERATORS["airfoil"], tmp_path / "raw", samples=3, **options)
-    assert sorted(p.name for p in (tmp_path / "raw").iterdir()) == [f"NACA_Cylinder_{name}.npy" for name in "QXY"]
+    files = [f"NACA_Cylinder_{name}.npy" for name in "QXY"]
+    assert sorted(p.name for p in (tmp_path / "raw").iterdir()) == [*files, "generated.json"]
     flights = Airfoil(tmp_path)
     [test] = flights.split("test")
     assert test.shape == (45, 11)

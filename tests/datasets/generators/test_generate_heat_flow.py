@@ -107,6 +107,7 @@ def test_its_data_set_reads_the_files(tmp_path):
         "case_0000.h5",
         "case_0001.h5",
         "case_0002.h5",
+        "generated.json",
         "test.txt",
         "train.txt",
     ]

@@ -92,7 +92,8 @@ def test_the_start_has_its_spectrum():
 def test_its_data_set_reads_the_files(tmp_path):
     options = {"resolution": 8, "dt": 0.05}
     found = generate(TURBULENCE, tmp_path / "raw", samples=3, **options)
-    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == [f"trajectory_000{i}" for i in range(3)]
+    files = [f"trajectory_000{i}" for i in range(3)]
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == ["generated.json", *files]
     flows = IT3D(tmp_path, T_out=10, test_starts=(0,))
     [test] = flows.split("test")
     wanted = sample(np.random.default_rng([0, 2]), **TURBULENCE.options | options)

@@ -31,7 +31,8 @@ def test_frames_follow_each_other():
 def test_its_data_set_reads_the_file(tmp_path):
     options = {"frames": 20, "resolution": 16, "refine": 2, "warmup": 0.1}
     found = generate(KOLMOGOROV, tmp_path / "raw", samples=3, **options)
-    assert [path.name for path in (tmp_path / "raw").iterdir()] == ["kf_2d_re1000_256_120seed.npy"]
+    files = ["generated.json", "kf_2d_re1000_256_120seed.npy"]
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == files
     flows = KF2D(tmp_path, time_stride=1, space_stride=1, test_starts=(6,))
     [test] = flows.split("test")
     wanted = sample(np.random.default_rng([0, 2]), **KOLMOGOROV.options | options)["vorticity"]

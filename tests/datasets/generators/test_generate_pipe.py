@@ -82,7 +82,8 @@ def test_the_line_of_a_pipe():
 
 def test_its_data_set_reads_the_files(tmp_path):
     found = generate(GENERATORS["pipe"], tmp_path / "raw", samples=3, elements=6)
-    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == ["Pipe_Q.npy", "Pipe_X.npy", "Pipe_Y.npy"]
+    files = ["Pipe_Q.npy", "Pipe_X.npy", "Pipe_Y.npy", "generated.json"]
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == files
     pipes = Pipe(tmp_path)
     wanted = sample(np.random.default_rng([0, 2]), **GENERATORS["pipe"].options | {"elements": 6})
     [test] = pipes.split("test")

@@ -112,7 +112,8 @@ def test_the_start():
 
 def test_its_data_set_reads_the_files(tmp_path):
     found = generate(SMOKE, tmp_path / "raw", samples=3, resolution=8)
-    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == [f"smoke_{i}.npz" for i in range(3)]
+    files = [f"smoke_{i}.npz" for i in range(3)]
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == ["generated.json", *files]
     flows = Smoke3D(tmp_path, T_out=16)
     [test] = flows.split("test")
     wanted = sample(np.random.default_rng([0, 2]), **SMOKE.options | {"resolution": 8})
