@@ -239,7 +239,9 @@ def _choose(what: str, index: int, count: int, name: str) -> int:
 def _data_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--target", nargs="+", type=str, default=[], help="fields to predict: p:point U:cell")
     parser.add_argument("--input", nargs="+", type=str, default=[], help="fields that enter the model, beside position")
-    parser.add_argument("--params", type=str | None, default=None, help="CSV with a row of values a case")
+    parser.add_argument(
+        "--params", type=str | None, default=None, help="CSV with a row of values a case; for series also time,dt"
+    )
     parser.add_argument(
         "--split", type=str, default="0.8/0.1/0.1", help="fractions, or a directory with train.txt, ..."
     )
@@ -263,7 +265,7 @@ def _train_arguments(parser: ArgumentParser) -> None:
     from meshop.train import Recipe
 
     names = ", ".join(BENCHMARKS)
-    parser.add_argument("data", type=str, help=f"a directory of mesh files, or a benchmark: {names}")
+    parser.add_argument("data", type=str, help=f"a directory of mesh files or series, or a benchmark: {names}")
     parser.add_argument("--config", action="config", help="YAML file with any of these options")
     _data_arguments(parser)
     parser.add_subclass_arguments(nn.Module, "model", skip={"in_channels", "out_channels"}, instantiate=False)
@@ -291,7 +293,7 @@ def open_data(options: Namespace) -> Any:
     from torch_geometric.transforms import Compose
 
     from meshop.data import did_you_mean
-    from meshop.datasets import BENCHMARKS, Folder
+    from meshop.datasets import BENCHMARKS, Folder, SeriesFolder, holds_series
     from meshop.transforms import KNNGraph, NodeMeasure
 
     extra = dict(options.data_args)
@@ -302,7 +304,8 @@ def open_data(options: Namespace) -> Any:
             raise InputError(
                 f"Name the fields to predict from {options.data}, as in --target p:point (meshop info lists them)"
             )
-        return Folder(
+        kind = SeriesFolder if {"T_in", "T_out"} & extra.keys() or holds_series(options.data) else Folder
+        return kind(
             options.data, options.target, options.input, options.params, options.split, options.get("seed", 0),
             options.dim, **extra,
         )  # fmt: skip
@@ -394,10 +397,14 @@ def evaluate_(options: Namespace) -> None:
     if options.data is None:
         options.update(_own_data(options.checkpoint))
     else:
-        spec = surrogate.spec
-        options.target = options.target or [str(f) for f in spec.targets]
-        options.input = options.input or [str(f) for f in spec.inputs]
+        spec, stepper = surrogate.spec, surrogate.stepper
+        names = stepper.names if stepper else [field.name for field in spec.targets]
+        histories = {f"{name}_in" for name in names} if stepper else set()
+        options.target = options.target or [f"{name}:{spec.location}" for name in names]
+        options.input = options.input or [str(f) for f in spec.inputs if f.name not in histories]
         options.dim = options.dim or spec.dim
+        if stepper and Path(options.data).is_dir():
+            options.data_args = {"T_in": stepper.rollout.T_in, "T_out": stepper.T_out} | options.data_args
     data = open_data(options)
     ours, theirs = _names(surrogate.spec), _names(data.spec)
     if ours != theirs:

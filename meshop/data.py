@@ -387,13 +387,7 @@ class FieldSpec:
             raise InputError(f"Field '{field}' has {array.size(0)} values but {where} has {count} {what}")
         column = array.reshape(count, -1).float()
         if self.dim == 2 and field.components == 2 and column.size(1) == 3:
-            plane = in_plane_axes(data.points) or [0, 1]
-            rest = ({0, 1, 2} - set(plane)).pop()
-            if bool((column[:, rest] != 0).any()):
-                raise InputError(
-                    f"Field '{field}' of {where} has a component normal to the plane; read the mesh as 3-D (--dim 3)"
-                )
-            column = column[:, plane]
+            column = in_plane(column, data.points, f"Field '{field}' of {where}")
         if column.size(1) != field.components:
             raise InputError(f"Field '{field}' of {where} has {column.size(1)} components, expected {field.components}")
         if not bool(column.isfinite().all()):
@@ -446,6 +440,19 @@ def in_plane_axes(points: Tensor) -> list[int] | None:
         if float(extent[normal]) <= 1e-12 * float(extent.max()):
             return [a for a in range(3) if a != normal]
     return None
+
+
+def in_plane(vectors: Tensor, points: Tensor, what: str) -> Tensor:
+    """The components [..., 2] of vectors [..., 3] in the coordinate plane of the points.
+
+    Raises:
+        InputError: they leave it; the message begins with what they are.
+    """
+    plane = in_plane_axes(points) or [0, 1]
+    rest = ({0, 1, 2} - set(plane)).pop()
+    if bool((vectors[..., rest] != 0).any()):
+        raise InputError(f"{what} has a component normal to the plane; read the mesh as 3-D (--dim 3)")
+    return vectors[..., plane]
 
 
 # InMemoryDataset writes the class of its data beside the tensors; allow reading it back with weights_only=True.

@@ -24,6 +24,7 @@ from meshop.datasets.plasticity import Plasticity
 from meshop.datasets.plate_with_holes import PlateWithHoles
 from meshop.datasets.realm import EvolveJet, IgnitHIT
 from meshop.datasets.realpdebench import FSI, Combustion, ControlledCylinder, Foil
+from meshop.datasets.series_folder import SeriesFolder, holds_series
 from meshop.datasets.shapenet_car import ShapeNetCar
 from meshop.datasets.unsteady_heat import UnsteadyHeat
 
@@ -98,10 +99,12 @@ __all__ = [
     "PipeTurbulence",
     "Plasticity",
     "PlateWithHoles",
+    "SeriesFolder",
     "ShapeNetCar",
     "Smoke3D",
     "UnsteadyHeat",
     "card",
+    "holds_series",
     "mesh_files",
     "read_case",
     "sample",

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from meshop.data import InputError
-from meshop.io import FORMATS
+from meshop.io import FORMATS, SERIES_FORMATS
 from meshop.io.arrays import read_csv
 
 
@@ -141,6 +141,16 @@ def split_cases(split: str | Mapping[str, Sequence[str]], paths: Sequence[Path],
     return splits
 
 
+def bare(path: Path) -> Path:
+    """A path without the extension of a mesh file or series.
+
+    >>> [bare(Path(name)).name for name in ("a.vtu", "a.vtu.series", "Re_0.5")]
+    ['a', 'a', 'Re_0.5']
+    """
+    path = path.with_suffix("") if path.suffix.lower() in SERIES_FORMATS else path
+    return path.with_suffix("") if path.suffix.lower() in FORMATS else path
+
+
 def _fractions(split: str) -> tuple[float, ...]:
     """The fractions that ``0.8/0.1/0.1`` says, or nothing."""
     numbers = [_number(part) for part in split.split("/")]
@@ -155,16 +165,15 @@ def _keys(paths: Sequence[Path]) -> dict[str, list[Path]]:
     siblings = Counter(path.parent for path in paths)
     for path in paths:
         full = path.absolute()
-        for parts in (full.with_suffix("").parts, full.parent.parts if siblings[path.parent] == 1 else ()):
+        for parts in (bare(full).parts, full.parent.parts if siblings[path.parent] == 1 else ()):
             for i in range(1, len(parts)):
                 keys.setdefault("/".join(parts[i:]), []).append(path)
     return keys
 
 
 def _key(text: str) -> str:
-    """The name of a case without a mesh file's extension."""
-    path = Path(text.strip())
-    return (path.with_suffix("") if path.suffix.lower() in FORMATS else path).as_posix()
+    """The name of a case without a file's extension."""
+    return bare(Path(text.strip())).as_posix()
 
 
 def _case_column(rows: Sequence[Sequence[str]], keys: Mapping[str, object]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from meshop.io.vtk import from_pyvista, vtk_errors
 def open_exodus(path: Path) -> Iterator[Frames]:
     """The time steps of an Exodus II file: its element blocks one after another, on the points of the file.
 
-    A variable of some blocks only is not a number in the others. Node sets, side sets and numberings stay out.
+    Names are those that ParaView shows: ``disp_x`` and ``disp_y`` become the vector ``disp_``. A variable of some
+    blocks only is not a number in the others. Node sets, side sets and numberings stay out.
     """
     from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline
     from vtkmodules.vtkIOExodus import vtkExodusIIReader
 
+    _check(path)
     reader: Any = vtkExodusIIReader()
     reader.SetFileName(str(path))
     with vtk_errors():
@@ -46,6 +48,28 @@ def open_exodus(path: Path) -> Iterator[Frames]:
         return times[number], _one([from_pyvista(grid) for grid in grids if grid and grid.GetNumberOfCells()])
 
     yield Frames(len(times), read)
+
+
+def _check(path: Path) -> None:
+    """Check that a file is netCDF, and whole: the library reads what is missing at its end as zeros.
+
+    Raises:
+        InputError: it is not.
+    """
+    from scipy.io import netcdf_file
+
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if not magic.startswith((b"CDF", b"\x89HDF")):
+        raise InputError("it is no netCDF file, as Exodus II is")
+    if magic not in (b"CDF\x01", b"CDF\x02"):
+        return
+    whole = False
+    with suppress(ValueError, TypeError, IndexError), path.open("rb") as file:
+        netcdf_file(file, mmap=True).close()
+        whole = True
+    if not whole:
+        raise InputError("the file is damaged, or shorter than its counts say")
 
 
 def _one(blocks: list[MeshData]) -> MeshData:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from meshop.data import Arrays, InputError, MeshData
+from meshop.io.describe import natural_order
 from meshop.io.formats import FORMATS, Format, check_file, mesh_format, named, valid, whole, write_mesh
 from meshop.io.vtk import read_xml
 
@@ -96,17 +97,12 @@ def open_json(path: Path) -> Iterator[Frames]:
 def open_numbered(path: Path) -> Iterator[Frames]:
     """The mesh files of a directory, or those that a pattern such as ``run_*.vtu`` fits, in natural order."""
     files = [f for f in (path.iterdir() if path.is_dir() else map(Path, glob.glob(str(path)))) if f.is_file()]
-    files = sorted((f for f in files if not f.name.startswith(".")), key=natural)
+    files = natural_order(f for f in files if not f.name.startswith("."))
     pieced = [f for f in files if f.suffix.lower() == ".pvtu"]  # beside their pieces
     files = pieced or [f for f in files if f.suffix.lower() in FORMATS]
     if not files:
         raise InputError(f"there are no mesh files ({', '.join(FORMATS)})")
     yield _frames([Step([file]) for file in files])
-
-
-def natural(path: Path) -> list[tuple[int, str]]:
-    """What sorts ``run_2`` before ``run_10``."""
-    return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.as_posix())]
 
 
 class PVDWriter:

@@ -43,10 +43,10 @@ class SeriesFormat(NamedTuple):
 
 # To add a format, add a row.
 SERIES_FORMATS: dict[str, SeriesFormat] = {
-    ".pvd": SeriesFormat("PVD with a VTU a frame", open_pvd, PVDWriter),
-    ".series": SeriesFormat("list of files in JSON (.vtu.series, .vtk.series)", open_json),
-    ".xdmf": SeriesFormat("XDMF with HDF5", open_xdmf, XDMFWriter),
-    ".xmf": SeriesFormat("XDMF with HDF5", open_xdmf, XDMFWriter),
+    ".pvd": SeriesFormat("PVD", open_pvd, PVDWriter),
+    ".series": SeriesFormat("VTK file series", open_json),
+    ".xdmf": SeriesFormat("XDMF", open_xdmf, XDMFWriter),
+    ".xmf": SeriesFormat("XDMF", open_xdmf, XDMFWriter),
     ".e": SeriesFormat("Exodus II", open_exodus),
     ".exo": SeriesFormat("Exodus II", open_exodus),
     ".ex2": SeriesFormat("Exodus II", open_exodus),

@@ -53,6 +53,8 @@ class XDMFWriter:
 
         if resume:
             raise InputError("an XDMF file is whole or not there, so that none can be continued; write .pvd instead")
+        if path.with_suffix(".h5").exists():
+            raise InputError(f"'{path.with_suffix('.h5')}' is there already; choose another name")
         self.path = path
         self.times: list[float] = []
         self.folder = path.with_name(f".{path.stem}-{secrets.token_hex(4)}")
@@ -61,7 +63,9 @@ class XDMFWriter:
 
             self.folder.mkdir()
             self.series = meshio.xdmf.TimeSeriesWriter(self.folder / path.name)
-            self.series.h5_filename = f"{path.stem}.h5"  # entering the series would put it into the working directory
+            self.series.h5_filename = path.with_suffix(
+                ".h5"
+            ).name  # entering the series would put it into the working directory
             self.series.h5_file = h5py.File(self.folder / self.series.h5_filename, "w")
         self.mesh: MeshData | None = None
 
@@ -71,13 +75,15 @@ class XDMFWriter:
         if self.mesh is None:
             self.series.write_points_cells(whole.points, whole.cells)
             self.mesh = mesh
-        elif not (torch.equal(self.mesh.points, mesh.points) and torch.equal(self.mesh.cell_index, mesh.cell_index)):
+        elif not all(torch.equal(self.mesh[key], mesh[key]) for key in ("points", "cell_type", "cell_index")):
             raise InputError("its frames have one mesh, whose nodes do not move; write .pvd instead")
         self.series.write_data(time, whole.point_data, whole.cell_data)
         self.times.append(time)
 
     def close(self) -> None:
         """Give the files their names, if there is a frame."""
+        if not self.folder.exists():
+            return
         try:
             self.series.__exit__(None, None, None)
             for name in (self.series.h5_filename, self.path.name) if self.times else ():
@@ -97,3 +103,5 @@ def _hdf5() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise InputError(f'it needs {error.name}; pip install "meshop[data]"') from error
+    except OSError as error:
+        raise InputError(f"the HDF5 file beside it: {' '.join(str(error).split())}") from error

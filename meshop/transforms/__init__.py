@@ -1,4 +1,4 @@
-"""From mesh to graph, as PyG transforms: each takes a :class:`~meshop.data.MeshData` and returns a changed copy."""
+"""From mesh to graph, from trajectory to window, as PyG transforms: each returns a changed copy of a mesh."""
 
 from meshop.transforms.box_cox import BoxCox
 from meshop.transforms.cell_graph import CellGraph
@@ -8,5 +8,16 @@ from meshop.transforms.center import Center
 from meshop.transforms.knn_graph import KNNGraph
 from meshop.transforms.node_measure import NodeMeasure
 from meshop.transforms.points_to_cells import PointsToCells
+from meshop.transforms.window import Window
 
-__all__ = ["BoxCox", "CellGraph", "CellsToEdges", "CellsToPoints", "Center", "KNNGraph", "NodeMeasure", "PointsToCells"]
+__all__ = [
+    "BoxCox",
+    "CellGraph",
+    "CellsToEdges",
+    "CellsToPoints",
+    "Center",
+    "KNNGraph",
+    "NodeMeasure",
+    "PointsToCells",
+    "Window",
+]
