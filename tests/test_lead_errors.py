@@ -125,8 +125,8 @@ def test_the_sources_add_up_to_the_error(rollout: dict[str, object]) -> None:
         known = torch.cat([history, truth], 1)
         for number, (before, injection, propagation) in enumerate(parts):
             torch.testing.assert_close(before, (torch.cat([history[:, -1:], rolled], 1) - known[:, 2:])[:, 2 * number])
-            past = data.__copy__()
-            past.x = data.x.index_copy(1, stepper._sources.flatten(), known[:, 2 * number : 2 * number + 3].flatten(1))
+            past, frames = data.__copy__(), known[:, 2 * number : 2 * number + 3]
+            past.x = torch.cat([data.x[:, :2], frames[..., 2], data.x[:, 5:6], frames[..., :2].flatten(1)], 1)
             count = injection.size(1)
             once = next(stepper.march(model.call, past, truth[:, 2 * number :]))[:, :count]
             torch.testing.assert_close(injection, once - truth[:, 2 * number :][:, :2])
