@@ -290,15 +290,17 @@ class Stepper:
 
     def _set_time(self, data: Data, number: int) -> None:
         """Set the parameters ``time`` and ``dt`` to those of a call."""
-        if "times" not in data:
+        named = [name for name in self.spec.params if name in ("time", "dt")]
+        if "times" not in data or not named:
             return
+        if data.times.size(1) < 2:
+            raise InputError(f"Expected two times at least to know the step for the parameter {named[0]} (got one)")
         lead, steps = number * self.rollout.frames, data.times.diff(dim=1)
         step = steps[:, min(self.rollout.T_in - 1 + lead, steps.size(1) - 1)]
         values = {"time": self.time(data, lead), "dt": step}
-        if named := [name for name in self.spec.params if name in values]:
-            data.params = data.params.clone()
-            for name in named:
-                data.params[:, self.spec.params.index(name)] = values[name].to(data.params.dtype)
+        data.params = data.params.clone()
+        for name in named:
+            data.params[:, self.spec.params.index(name)] = values[name].to(data.params.dtype)
 
     def _imposed(self, frames: Tensor, data: Data, history: Tensor, number: int, truth: Tensor | None) -> Tensor:
         """The frames with the truth on forced nodes; where it is not known, with the last frame before."""
