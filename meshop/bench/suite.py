@@ -66,7 +66,7 @@ class Trial:
     @property
     def settings(self) -> str:
         """A digest of what is trained and how, without seed and minutes."""
-        parts = [self.choice, self.recipe, self.data_args]
+        parts: list[Any] = [self.choice, self.recipe, self.data_args]
         parts += [part for part in (self.rollout, self.samples) if part is not None]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
 
