@@ -180,6 +180,11 @@ class SeriesFolder(Dataset):
 
     split = MeshDataset.split
 
+    @property
+    def origin(self) -> str:
+        """What the data are, for the record of a run."""
+        return "own files"
+
     def len(self) -> int:
         return len(self.windows)
 
