@@ -536,8 +536,13 @@ def _series(options: Namespace, surrogate: Any) -> Iterator[tuple[MeshData, Any]
         if spec.params:
             window.params = torch.tensor([[values.get(name, 0.0) for name in spec.params]])
         arrays = window.point_data if spec.location == "point" else window.cell_data
-        frames = [arrays[f"{name}_out"].reshape(len(window.pos), after, -1).float() for name in stepper.names]
-        yield surrogate.prepare(window, str(path)), torch.cat(frames, dim=2)
+        parts = zip(stepper.names, stepper.components, strict=True)
+        frames = [arrays[f"{name}_out"].reshape(-1, after, size).float() for name, size in parts] if after else []
+        nodes = len(window.points) if spec.location == "point" else window.num_cells
+        truth = torch.cat(frames, dim=2) if after else torch.empty(nodes, 0, stepper.channels)
+        for name in stepper.names:  # as many frames as there are, not those of the windows of training
+            del arrays[f"{name}_out"]
+        yield surrogate.prepare(window, str(path)), truth
 
 
 def _test_windows(options: Namespace, surrogate: Any) -> Iterator[tuple[MeshData, Any]]:

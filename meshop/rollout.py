@@ -115,7 +115,7 @@ class Stepper:
             begin[field.name], first = (first, field.components), first + field.components
         self.names: list[str] = []
         self.components: list[int] = []
-        sources, targets, first = [], [], 0
+        sources, frames = [], []
         for field in spec.targets:
             name = field.name.removesuffix("_out")
             if not field.name.endswith("_out") or f"{name}_in" not in begin:
@@ -132,12 +132,11 @@ class Stepper:
             self.names.append(name)
             self.components.append(size)
             sources.append(start + torch.arange(width).view(rollout.T_in, size))
-            targets.append(first + torch.arange(field.components).view(-1, size))
-            first += field.components
-        if len({len(t) for t in targets}) > 1:
+            frames.append(field.components // size)
+        if len(set(frames)) > 1:
             raise InputError(f"Expected as many frames of every target (got {', '.join(map(str, spec.targets))})")
-        self._sources, self._targets = torch.cat(sources, 1), torch.cat(targets, 1)
-        self.T_out, self.channels = self._targets.shape
+        self._sources = torch.cat(sources, 1)
+        self.T_out, self.channels = frames[0], sum(self.components)
         if self.T_out % rollout.frames:
             raise InputError(
                 f"Expected windows of a multiple of {rollout.frames} frames, those of one call (got {self.T_out})"
@@ -154,13 +153,19 @@ class Stepper:
         return x[:, self._sources.to(x.device)]
 
     def truth(self, y: Tensor) -> Tensor:
-        """The frames [N, T_out, C] in packed targets [N, T]."""
-        return y[:, self._targets.to(y.device)]
+        """The frames [N, T, C] in packed targets: T_out, or as many as longer or shorter windows have.
+
+        Raises:
+            InputError: the targets are no whole number of frames.
+        """
+        if y.size(1) % self.channels:
+            raise InputError(f"Expected targets of a multiple of {self.channels} channels (got {y.size(1)})")
+        fields = y.split([y.size(1) // self.channels * size for size in self.components], dim=1)
+        return torch.cat([f.unflatten(1, (-1, n)) for f, n in zip(fields, self.components, strict=True)], dim=2)
 
     def pack(self, frames: Tensor) -> Tensor:
-        """Packed targets of T_out frames."""
-        order = self._targets.to(frames.device).flatten()
-        return frames.new_empty(len(frames), len(order)).index_copy(1, order, frames.flatten(1))
+        """Packed targets of frames [N, T, C]."""
+        return torch.cat([field.flatten(1) for field in self.split(frames).values()], dim=1)
 
     def split(self, frames: Tensor) -> dict[str, Tensor]:
         """The fields of frames [N, ..., C]; the last axis of each is that of its components."""
@@ -178,8 +183,7 @@ class Stepper:
         """
         history, number = self.history(data.x), 0
         while True:
-            frames = self._frames(call, data, history, number)
-            frames = self._imposed(frames, data, history, number, truth)
+            frames = self._frames(call, data, history, number, truth)
             yield frames
             history = torch.cat([history, frames], dim=1)[:, -history.size(1) :]
             number += 1
@@ -206,14 +210,60 @@ class Stepper:
         history = self._noisy(history, data, std)
         for number in range(calls):
             with torch.set_grad_enabled(number >= first):
-                frames = self._frames(call, data, history, number)
-                frames = self._imposed(frames, data, history, number, truth)
+                frames = self._frames(call, data, history, number, truth)
             if number >= first:
                 yield frames, truth[:, number * k : (number + 1) * k]
             if rollout.teacher:
                 history = self._noisy(known[:, (number + 1) * k : (number + 1) * k + history.size(1)], data, std)
             else:
                 history = torch.cat([history, frames], dim=1)[:, -history.size(1) :]
+
+    def sources(self, call: Call, data: Data) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        r"""Where the error of a rollout on a window comes from: what each call adds, and what it makes of the error.
+
+        With F one call, w the truth and :math:`\hat w` the rollout, the error :math:`e_n = \hat w_n - w_n` is
+
+        .. math::
+            e_{n + 1} = \underbrace{F(w_n) - w_{n + 1}}_{\text{injection}}
+            + \underbrace{F(\hat w_n) - F(w_n)}_{\text{propagation}},
+
+        where F sees T frames up to that of its index, and the truth is imposed on forced nodes after all calls. Of the
+        first call, whose history is the truth, the propagation is zero. This is our definition of the decomposition
+        that Transolver-sigma reports; we have not seen the authors' own.
+
+        Args:
+            call: the model.
+            data: a packed window with its targets, on which all calls but the first are made twice.
+
+        Yields:
+            For each call, the error [N, C] of the last frame of its history, and the injection and the propagation
+            [N, k, C] of its frames; fewer than k where the window ends.
+        """
+        k, history, truth = self.rollout.frames, self.history(data.x), self.truth(data.y)
+        known = torch.cat([history, truth], dim=1)
+        before = torch.zeros_like(known[:, 0])
+        calls = -(-truth.size(1) // k)
+        for number, rolled in enumerate(islice(self.march(call, data, truth), calls)):
+            true, past = truth[:, number * k :][:, :k], known[:, number * k :][:, : history.size(1)]
+            once = rolled if number == 0 else self._frames(call, data, past, number, truth)
+            once, rolled = once[:, : true.size(1)], rolled[:, : true.size(1)]
+            yield before, once - true, rolled - once
+            before = rolled[:, -1] - true[:, -1]
+
+    def persistence(self, data: Data, truth: Tensor | None = None) -> Iterator[Tensor]:
+        """The frames of :meth:`march` where nothing changes any more but on forced nodes: what a model has to beat."""
+
+        def still(given: Data) -> Tensor:
+            last = self.history(given.x)[:, -1:].expand(-1, self.rollout.frames, -1)
+            return torch.zeros_like(last) if self.rollout.increment else last
+
+        return self.march(still, data, truth)
+
+    def time(self, data: Data, lead: int) -> Tensor:
+        """Times [B] of the frame that is ``lead`` after the history; steps beyond the known ones are as the last."""
+        times, index = data.times, self.rollout.T_in - 1 + lead
+        beyond = max(0, index + 1 - times.size(1))
+        return times[:, index - beyond] + beyond * (times[:, -1] - times[:, -2])
 
     def samples(self, data: Data) -> Tensor:
         """Frames [M, C] of a window, or their changes from one to the next, for the statistics of what is predicted."""
@@ -229,27 +279,28 @@ class Stepper:
         std[self._sources] = (s.square() + (m - m.mean(0)).square()).mean(0).sqrt().expand_as(s).to(std.dtype)
         return mean, std
 
-    def _frames(self, call: Call, data: Data, history: Tensor, number: int) -> Tensor:
-        """The frames of a call, at the time of its number."""
-        data = data.__copy__()
-        data.x = data.x.index_copy(1, self._sources.to(history.device).flatten(), history.flatten(1))
-        self._set_time(data, number)
-        frames = call(data)
-        return frames + history[:, -1:] if self.rollout.increment else frames
+    def _frames(self, call: Call, data: Data, history: Tensor, number: int, truth: Tensor | None) -> Tensor:
+        """The frames of a call, at the time of its number, with the truth on forced nodes."""
+        given = data.__copy__()
+        given.x = data.x.index_copy(1, self._sources.to(history.device).flatten(), history.flatten(1))
+        self._set_time(given, number)
+        frames = call(given)
+        frames = frames + history[:, -1:] if self.rollout.increment else frames
+        return self._imposed(frames, data, history, number, truth)
 
     def _set_time(self, data: Data, number: int) -> None:
-        """Set the parameters ``time`` and ``dt``; beyond the known times, steps are as long as the last."""
-        if "times" not in data:
+        """Set the parameters ``time`` and ``dt`` to those of a call."""
+        named = [name for name in self.spec.params if name in ("time", "dt")]
+        if "times" not in data or not named:
             return
-        times, last = data.times, self.rollout.T_in - 1 + number * self.rollout.frames
-        beyond = max(0, last + 2 - times.size(1))
-        step = times[:, -1] - times[:, -2]
-        now = times[:, min(last, times.size(1) - 1)] + max(0, last + 1 - times.size(1)) * step
-        values = {"time": now, "dt": step if beyond else times[:, last + 1] - now}
-        if named := [name for name in self.spec.params if name in values]:
-            data.params = data.params.clone()
-            for name in named:
-                data.params[:, self.spec.params.index(name)] = values[name].to(data.params.dtype)
+        if data.times.size(1) < 2:
+            raise InputError(f"Expected two times at least to know the step for the parameter {named[0]} (got one)")
+        lead, steps = number * self.rollout.frames, data.times.diff(dim=1)
+        step = steps[:, min(self.rollout.T_in - 1 + lead, steps.size(1) - 1)]
+        values = {"time": self.time(data, lead), "dt": step}
+        data.params = data.params.clone()
+        for name in named:
+            data.params[:, self.spec.params.index(name)] = values[name].to(data.params.dtype)
 
     def _imposed(self, frames: Tensor, data: Data, history: Tensor, number: int, truth: Tensor | None) -> Tensor:
         """The frames with the truth on forced nodes; where it is not known, with the last frame before."""

@@ -1,4 +1,7 @@
-"""Training on PyTorch Lightning: :class:`Surrogate`, :class:`Recipe`, :func:`fit` and :func:`evaluate`."""
+"""Training on PyTorch Lightning: :class:`Surrogate`, :class:`Recipe`, :func:`fit` and :func:`evaluate`.
+
+:func:`lead_errors` evaluates rollouts frame by frame.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ from torch_geometric.transforms import BaseTransform
 import meshop
 from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
 from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
-from meshop.metrics import relative_h1, relative_l2
+from meshop.metrics import pearson, relative_h1, relative_l2, rmse
 from meshop.nn import Normalizer, call
-from meshop.rollout import Rollout, Stepper
+from meshop.rollout import Call, Rollout, Stepper
 
 log = logging.getLogger("meshop")
 
@@ -508,6 +511,71 @@ def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) ->
     return rows
 
 
+def lead_errors(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) -> list[dict[str, Any]]:
+    r"""Errors of the rollout on every window, field and frame, and where they come from.
+
+    With w the truth, :math:`\hat w` the rollout and :math:`F(w_n)` the call from the true history, norms over the nodes
+    of a graph and the components of a field:
+
+    ======================= ===========================================================================================
+    ``name, field``         of the mesh, as in :func:`evaluate`; of the field, without ``_out``
+    ``lead, time``          frames since the history, from 1 on, and the time they take: from the ``times`` of the
+                            data, or the number of frames where it has none
+    ``relative_l2``         :math:`\lVert \hat w_n - w_n \rVert / \lVert w_n \rVert`
+    ``relative_l2_measure`` the same where nodes weigh their measure, when the meshes have one
+    ``correlation``         of :math:`\hat w_n` and :math:`w_n` (:func:`meshop.metrics.pearson`)
+    ``persistence``         ``relative_l2`` of the last frame of the history, held, but for forced nodes
+    ``injection``           :math:`\lVert F(w_{n-1}) - w_n \rVert / \lVert w_n \rVert`
+    ``propagation``         :math:`\lVert F(\hat w_{n-1}) - F(w_{n-1}) \rVert / \lVert w_n \rVert`
+    ``amplification``       :math:`\lVert F(\hat w_{n-1}) - F(w_{n-1}) \rVert / \lVert \hat w_{n-1} - w_{n-1} \rVert`;
+                            NaN where there is no error to amplify, as in the frames of the first call
+    ======================= ===========================================================================================
+
+    In all frames of a call n - 1 is the last frame of its history. The decomposition is ours, see
+    :meth:`meshop.rollout.Stepper.sources`; all calls but the first are made twice for it. Windows may have more frames
+    than those that the model was trained on. Predicted frames are dropped as soon as they are measured.
+
+    Args:
+        surrogate: a model with a rollout.
+        data: packed windows, on any meshes, with equally many frames.
+        batch_size: windows at a time.
+
+    Returns:
+        One row a window, field and lead, leads running fastest; :func:`by_lead` makes curves of them.
+
+    Raises:
+        InputError: the model has no rollout.
+    """
+    if surrogate.stepper is None:
+        raise InputError("Expected a model with a rollout (got one that predicts all its frames in one call)")
+    rows: list[dict[str, Any]] = []
+    surrogate.eval()
+    with torch.inference_mode():
+        for number, batch in enumerate(DataLoader(data, batch_size=batch_size)):
+            curves = _lead_curves(surrogate.call, surrogate.stepper, batch.to(surrogate.device))
+            names = batch.name if "name" in batch else [str(number * batch_size + i) for i in range(batch.num_graphs)]
+            for b, name in enumerate(names):
+                for field, columns in curves.items():
+                    for lead in range(columns["time"].size(1)):
+                        row = {"name": name, "field": field, "lead": lead + 1}
+                        rows.append(row | {key: float(curve[b, lead]) for key, curve in columns.items()})
+    return rows
+
+
+def by_lead(rows: Sequence[dict[str, Any]], column: str = "relative_l2") -> dict[str, Tensor]:
+    """A column of :func:`lead_errors` as curves over the leads: ``{field: [windows, T]}``.
+
+    Columns of it are the distributions at single leads; ``by_lead(rows, "time")`` has their times.
+
+    >>> rows = [{"field": f, "lead": i, "relative_l2": i / 4} for f in ("u", "p") for i in (1, 2)]
+    >>> by_lead(rows)["p"]
+    tensor([[0.2500, 0.5000]])
+    """
+    leads = max(row["lead"] for row in rows)
+    fields = dict.fromkeys(row["field"] for row in rows)
+    return {f: torch.tensor([row[column] for row in rows if row["field"] == f]).view(-1, leads) for f in fields}
+
+
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Mean over meshes of each number of :func:`evaluate`, a field: ``{"p": {"relative_l2": 0.01, ...}}``."""
     fields = list(dict.fromkeys(r["field"] for r in rows))
@@ -550,6 +618,39 @@ def peak_memory() -> float:
         return torch.cuda.max_memory_allocated() / 1e9
     scale = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 1e9
+
+
+def _lead_curves(call: Call, stepper: Stepper, batch: Data) -> dict[str, dict[str, Tensor]]:
+    """The columns of :func:`lead_errors` that are numbers, [B, T] each, by field."""
+    k, truth = stepper.rollout.frames, stepper.truth(batch.y)
+    over: dict[str, Any] = {"batch": batch.batch, "batch_size": batch.num_graphs, "keep": 1}
+    measure = batch.measure if "measure" in batch else None
+    leads = torch.arange(1.0, truth.size(1) + 1, device=truth.device)
+    times = leads.expand(batch.num_graphs, -1)
+    if "times" in batch:
+        start = stepper.time(batch, 0)
+        times = torch.stack([stepper.time(batch, int(lead)) - start for lead in leads], 1)
+    columns: dict[str, dict[str, list[Tensor]]] = {name: {} for name in stepper.names}
+    calls = zip(stepper.sources(call, batch), stepper.persistence(batch, truth), strict=False)
+    for number, ((before, injection, propagation), held) in enumerate(calls):
+        true = truth[:, number * k :][:, :k]
+        frames = (true, injection, propagation, before[:, None], held[:, : true.size(1)])
+        fields = zip(*(stepper.split(f).values() for f in frames), strict=True)
+        for name, (y, injected, propagated, error, still) in zip(stepper.names, fields, strict=True):
+            p = y + injected + propagated
+            growth = [rmse(e, torch.zeros_like(e), **over) for e in (propagated, error)]
+            found = {
+                "relative_l2": relative_l2(p, y, **over),
+                **({} if measure is None else {"relative_l2_measure": relative_l2(p, y, measure=measure, **over)}),
+                "correlation": pearson(p, y, **over),
+                "persistence": relative_l2(still, y, **over),
+                "injection": relative_l2(y + injected, y, **over),
+                "propagation": relative_l2(y + propagated, y, **over),
+                "amplification": growth[0] / growth[1],
+            }
+            for key, value in found.items():
+                columns[name].setdefault(key, []).append(value)
+    return {name: {"time": times} | {key: torch.cat(c, 1) for key, c in own.items()} for name, own in columns.items()}
 
 
 def _weighted_errors(spec: FieldSpec, batch: Data, prediction: Tensor) -> dict[str, Tensor]:

@@ -252,3 +252,10 @@ def test_the_mean_is_that_of_the_histories() -> None:
     made = surrogate(Factor(), T_out=2, T_in=2, increment=True)
     made.fit_normalizers([window(FRAMES, 2)])
     torch.testing.assert_close(made.mean(window(FRAMES, 2)), FRAMES[:, :2].mean().expand(2, 2))
+
+
+def test_one_time_does_not_say_how_long_a_step_is() -> None:
+    made = Surrogate(Factor(), spec(1, 1, ("dt",)), None, Recipe(), None, Rollout())
+    data = Data(x=torch.zeros(2, 2), params=torch.zeros(1, 1), times=torch.zeros(1, 1), num_nodes=2)
+    with pytest.raises(InputError, match="two times at least to know the step for the parameter dt"):
+        made(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -100,6 +101,113 @@ def energy_spectrum(
         torch.fft.fftfreq(n, 1 / n, dtype=torch.float64) * edges[longest] / e for n, e in zip(shape, edges, strict=True)
     ]
     return _by_shell(power, (_radius(waves) + 0.5).floor(), shape[longest] // 2 + 1).squeeze(2) / 2
+
+
+def spectrum_error(
+    pred: Tensor,
+    target: Tensor,
+    shape: Sequence[int],
+    batch_size: int = 1,
+    extent: Sequence[float] | None = None,
+    bands: Sequence[float] = (1 / 3, 2 / 3, 1.0),
+) -> Tensor:
+    r"""Relative error of the kinetic energy in bands of wave numbers: large, middle and small eddies.
+
+    .. math::
+        \frac{\sum_{k \in b} E_k(p) - \sum_{k \in b} E_k(y)}{\sum_{k \in b} E_k(y)}, \qquad
+        b_i = \{ k \ge 1 : \beta_{i - 1} k_N < k \le \beta_i k_N \}, \quad \beta_0 = 0
+
+    with :math:`E_k` of :func:`energy_spectrum` and the Nyquist wave number :math:`k_N = \lfloor n_l / 2 \rfloor`. It is
+    negative where the prediction is too smooth, -1 where it has lost all, and 0 for the right energy, also of another
+    flow. The mean flow, k = 0, is in no band.
+
+    Where the target has no energy in a band, but for what rounding leaves, that of the prediction is taken relative to
+    the target's in all of them.
+
+    Args:
+        pred: velocity [N, D], the nodes of a grid in row-major order, one graph after another.
+        target: the same shape.
+        shape: points of the grid along each axis.
+        batch_size: number of graphs B.
+        extent: edges of the box along each axis; all alike if absent.
+        bands: upper ends :math:`\beta` as shares of the Nyquist wave number, increasing; the thirds by default.
+
+    Returns:
+        [B, len(bands)].
+
+    Raises:
+        InputError: the shapes do not fit; the bands do not increase from above 0 to 1 at most, or one holds no shell.
+
+    >>> x = torch.arange(24) * 2 * torch.pi / 24
+    >>> large, middle, small = (torch.cos(k * x)[:, None].expand(24, 24).reshape(576, 1) for k in (2, 6, 11))
+    >>> spectrum_error(2 * large + 3 * middle + 0.5 * small, large + middle + small, (24, 24)).round(decimals=3)
+    tensor([[ 3.0000,  8.0000, -0.7500]])
+    """
+    if pred.shape != target.shape:
+        raise InputError(f"Expected pred and target of one shape (got {list(pred.shape)} and {list(target.shape)})")
+    spectra = [energy_spectrum(u, shape, batch_size, extent) for u in (pred, target)]
+    nyquist = spectra[0].size(1) - 1
+    ends = [0, *(math.floor(end * nyquist + 1e-6) for end in bands)]  # the thirds of 12 are 4, 8 and 12
+    if len(ends) < 2 or ends[-1] > nyquist or any(b <= a for a, b in pairwise(ends)):
+        raise InputError(
+            f"Expected increasing ends of bands up to 1, with one of {nyquist} shells in each at least "
+            f"(got {list(bands)})"
+        )
+    p, y = (torch.stack([e[:, a + 1 : b + 1].sum(1) for a, b in pairwise(ends)], 1) for e in spectra)  # [B, bands]
+    rounding = (4 * torch.finfo(y.dtype).eps) ** 2 * spectra[1].sum(1, keepdim=True)
+    size = torch.where(y > rounding, y, y.sum(1, keepdim=True))
+    return (p - y) / torch.where(size > 0, size, 1)
+
+
+def velocity_from_vorticity(
+    vorticity: Tensor, shape: Sequence[int], batch_size: int = 1, extent: Sequence[float] = (1.0, 1.0)
+) -> Tensor:
+    r"""Velocity of an incompressible flow in a periodic plane, by its stream function.
+
+    .. math::
+        -\Delta \psi = w, \qquad u = (\partial_y \psi, -\partial_x \psi), \qquad w = \partial_x u_y - \partial_y u_x
+
+    in Fourier space, exact for what the grid resolves. Neither a mean flow nor a mean vorticity has a part in it: the
+    first cannot be known from the vorticity, the second does not exist on a torus. The last wave number of an axis with
+    an even number of points has no slope along it.
+
+    Args:
+        vorticity: [N, ...] in 1/s, say: the nodes of a grid in row-major order, x along its first axis, one graph after
+            another; further axes are those of frames.
+        shape: points of the grid along x and y.
+        batch_size: number of graphs B.
+        extent: edges of the period along x and y; by default those of the unit torus, on which FNO's flows live.
+
+    Returns:
+        [N, ..., 2] in the unit of the vorticity times that of the extent.
+
+    Raises:
+        InputError: the shapes do not fit; the grid is not plane.
+
+    >>> x = torch.arange(16)[:, None].expand(16, 16).reshape(256) / 16
+    >>> u = velocity_from_vorticity(2 * torch.pi * torch.cos(2 * torch.pi * x), (16, 16))
+    >>> torch.allclose(u[:, 1], torch.sin(2 * torch.pi * x), atol=1e-5), u[:, 0].abs().max().item() < 1e-5
+    (True, True)
+    """
+    if len(shape) != 2 or len(extent) != 2 or min(extent) <= 0:
+        raise InputError(
+            f"Expected a grid of two axes with positive extents (got shape {list(shape)} and extent {list(extent)})"
+        )
+    grid = _on_grid(vorticity.reshape(len(vorticity), math.prod(vorticity.shape[1:])), shape, batch_size)
+    waves = [
+        2 * torch.pi / edge * torch.fft.fftfreq(n, 1 / n, dtype=torch.float64)
+        for n, edge in zip(shape, extent, strict=True)
+    ]
+    square = _radius(waves).square()
+    square[0, 0] = torch.inf
+    for n, wave in zip(shape, waves, strict=True):
+        if n % 2 == 0:
+            wave[n // 2] = 0
+    slope = torch.stack([waves[1].expand(*shape), -waves[0][:, None].expand(*shape)], -1)
+    factor = (1j * slope / square[..., None])[:, :, None].to(grid.device)  # [n1, n2, 1, 2]
+    hat = torch.fft.fft2(grid, dim=(1, 2))[..., None]
+    velocity = torch.fft.ifft2(hat * factor.to(hat.dtype), dim=(1, 2)).real
+    return velocity.reshape(*vorticity.shape, 2)
 
 
 def to_grid(x: Tensor, pos: Tensor, shape: Sequence[int], batch: Tensor | None = None) -> Tensor:

@@ -1,6 +1,7 @@
 """Pictures of fields on the original mesh: :func:`field` draws one, :func:`compare` truth, prediction and error.
 
-:func:`assignment` and :func:`matrices` draw what :mod:`meshop.probe` finds inside a model.
+:func:`assignment` and :func:`matrices` draw what :mod:`meshop.probe` finds inside a model, :func:`lead_curves` and
+:func:`spectra` what becomes of a rollout.
 
 VTK (through pyvista, off-screen) paints the mesh, matplotlib lays the panels out and draws titles and colour bars. On
 a machine where VTK cannot draw, matplotlib paints plane meshes too.
@@ -21,6 +22,7 @@ import torch
 
 from meshop.data import InputError, Location, MeshData, did_you_mean, in_plane_axes, split_name
 from meshop.render.figure import Array, Image, Limits, Panel, draw, tile, write_png
+from meshop.render.lines import lead_curves, spectra
 from meshop.render.matrix import matrices
 from meshop.render.paint import Painter, can_render, paint_matplotlib, paint_vtk
 from meshop.render.scene import Scene
@@ -28,7 +30,18 @@ from meshop.render.scene import Scene
 if TYPE_CHECKING:
     import pyvista as pv
 
-__all__ = ["animate", "assignment", "can_render", "compare", "field", "limits", "matrices", "side_by_side"]
+__all__ = [
+    "animate",
+    "assignment",
+    "can_render",
+    "compare",
+    "field",
+    "lead_curves",
+    "limits",
+    "matrices",
+    "side_by_side",
+    "spectra",
+]
 
 NAN_COLOR = "#ff3ec8"
 SLICES_A_ROW = 6

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from meshop.data import InputError
-from meshop.metrics import energy_spectrum, fourier_rmse, to_grid
+from meshop.metrics import energy_spectrum, fourier_rmse, spectrum_error, to_grid, velocity_from_vorticity
 
 
 def _grid(*shape):
@@ -145,3 +145,86 @@ def test_errors_say_what_does_not_fit():
         to_grid(u, torch.arange(16.0)[:, None].expand(16, 2), (4, 4))
     with pytest.raises(InputError, match=r"span 2 dimensions \(graph 0 has 2\)"):
         to_grid(u[:2], torch.rand(2, 2), (4, 4))
+
+
+def test_velocity_of_a_taylor_green_vortex():
+    """psi = sin ax sin by on a box of two different edges: the velocity and the vorticity are known."""
+    shape, extent = (12, 15), (3.0, 2.0)
+    x, y = (_grid(*shape) * torch.tensor(extent)).unbind(1)
+    for m, n in ((1, 1), (2, 3), (5, 7)):
+        a, b = 2 * torch.pi * m / extent[0], 2 * torch.pi * n / extent[1]
+        stream = torch.sin(a * x) * torch.sin(b * y)
+        velocity = torch.stack([b * torch.sin(a * x) * torch.cos(b * y), -a * torch.cos(a * x) * torch.sin(b * y)], 1)
+        found = velocity_from_vorticity((a * a + b * b) * stream, shape, extent=extent)
+        torch.testing.assert_close(found, velocity)
+
+
+def test_the_spectrum_of_a_taylor_green_vortex_comes_from_its_vorticity():
+    """On the unit torus the vortex of wave number (m, m) has speed 1, so energy 1/4, in the shell of m sqrt 2."""
+    x, y = (2 * torch.pi * _grid(32, 32)).unbind(1)
+    for m in (1, 3, 8):
+        vorticity = 4 * torch.pi * m * torch.sin(m * x) * torch.sin(m * y)
+        found = energy_spectrum(velocity_from_vorticity(vorticity, (32, 32)), (32, 32))
+        expected = torch.zeros(1, 17, dtype=torch.float64)
+        expected[0, round(m * math.sqrt(2))] = 1 / 4
+        torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+def test_velocity_keeps_graphs_and_frames_apart_and_knows_no_mean():
+    vorticity = torch.randn(2 * 64, 3, dtype=torch.float64)
+    whole = velocity_from_vorticity(vorticity, (8, 8), batch_size=2)
+    assert whole.shape == (128, 3, 2)
+    for graph in range(2):
+        for frame in range(3):
+            one = vorticity[64 * graph : 64 * graph + 64, frame]
+            torch.testing.assert_close(whole[64 * graph : 64 * graph + 64, frame], velocity_from_vorticity(one, (8, 8)))
+            assert whole[64 * graph : 64 * graph + 64, frame].mean(0).abs().max() < 1e-12
+    torch.testing.assert_close(velocity_from_vorticity(vorticity + 7, (8, 8), batch_size=2), whole)
+    assert velocity_from_vorticity(vorticity.float(), (8, 8), batch_size=2).dtype == torch.float32
+
+
+def test_energy_errors_of_bands_of_single_modes():
+    """Amplitudes 1 and a in the shells of each band give a^2 - 1, whatever the phases and the mean flow."""
+    shape = (24, 24)
+    x = 2 * torch.pi * _grid(*shape)[:, :1]
+    modes = ((1, 4), (5, 8), (9, 12))  # first and last shell of the thirds of 12
+
+    def flow(amplitudes, phase):
+        waves = [a * torch.cos(k * x + phase * (k < 12)) for a, ks in zip(amplitudes, modes, strict=True) for k in ks]
+        return torch.cat([sum(waves), torch.zeros_like(x)], 1)
+
+    truth = flow((1.0, 1.0, 1.0), 0.3)
+    pred = flow((2.0, 0.5, 0.0), 1.1) + 5
+    expected = torch.tensor([[3.0, -0.75, -1.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    found = spectrum_error(torch.cat([pred, truth]), torch.cat([truth, truth]), shape, batch_size=2)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(spectrum_error(pred, truth, shape, bands=(2 / 3,)), torch.tensor([[9 / 8]]).double())
+
+
+def test_a_band_without_energy_is_compared_with_the_others():
+    x = 2 * torch.pi * _grid(24, 24)[:, :1]
+    truth, other = torch.cos(2 * x), 0.1 * torch.cos(11 * x)
+    for dtype in (torch.float32, torch.float64):
+        found = spectrum_error((truth + other).to(dtype), truth.to(dtype), (24, 24))
+        torch.testing.assert_close(found, torch.tensor([[0.0, 0.0, 0.01]], dtype=dtype), atol=1e-6, rtol=1e-5)
+    nothing = torch.zeros_like(truth)
+    torch.testing.assert_close(spectrum_error(other, nothing, (24, 24))[0, 2].item(), 0.01 / 4)
+    assert not spectrum_error(nothing, nothing, (24, 24)).any()
+
+
+def test_errors_of_bands_and_vorticity_say_what_does_not_fit():
+    u = torch.randn(16, 2)
+    with pytest.raises(InputError, match="pred and target of one shape"):
+        spectrum_error(u, u[:, :1], (4, 4))
+    for bands in ((), (0.5, 0.5), (1.0, 0.5), (0.1, 1.0), (0.5, 1.5)):
+        with pytest.raises(InputError, match=r"increasing ends of bands up to 1, with one of 2 shells in each"):
+            spectrum_error(u, u, (4, 4), bands=bands)
+    for arguments in (
+        {"shape": (4, 2, 2)},
+        {"shape": (4, 4), "extent": (1.0, 0.0)},
+        {"shape": (4, 4), "extent": (1.0,)},
+    ):
+        with pytest.raises(InputError, match="a grid of two axes with positive extents"):
+            velocity_from_vorticity(u, **arguments)
+    with pytest.raises(InputError, match=r"on 2 grids of 4 x 4 points \(got \[16, 2\]\)"):
+        velocity_from_vorticity(u, (4, 4), batch_size=2)

@@ -13,6 +13,7 @@ from meshop.datasets.generators import (
     kf2d,
     navier_stokes,
     pipe,
+    plasticity,
     smoke3d,
 )
 from meshop.datasets.generators.generator import Generator, generate
@@ -27,6 +28,7 @@ _GENERATORS = {
     "navier_stokes_1e-4": navier_stokes.MORE_VISCOUS,
     "airfoil": airfoil.GENERATOR,
     "pipe": pipe.GENERATOR,
+    "plasticity": plasticity.GENERATOR,
     "heat_flow": heat_flow.GENERATOR,
     "kf2d": kf2d.GENERATOR,
     "it3d": it3d.GENERATOR,
