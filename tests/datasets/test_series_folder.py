@@ -233,7 +233,16 @@ def test_what_is_refused(root: Path, tmp_path: Path) -> None:
 
 def test_train_and_evaluate_from_the_shell(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["train", str(root), "--target", "u", "v", "--input", "wall", "--params", "dt", "--split", "0.6/0.2/0.2"]
-    call += ["--data_args", '{"T_in": 1, "T_out": 2}', "--rollout.frames", "1", "--epochs", "1", "--model", "CANO"]
+    call += [
+        "--data_args",
+        '{"T_in": 1, "T_out": 2, "train_starts": "first"}',
+        "--rollout.frames",
+        "1",
+        "--epochs",
+        "1",
+        "--model",
+        "CANO",
+    ]
     call += ["--model.hidden_channels", "8", "--model.num_layers", "1", "--model.heads", "2", "--device", "cpu"]
     assert main([*call, "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
