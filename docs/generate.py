@@ -29,7 +29,7 @@ from meshop.datasets.navier_stokes import FILES
 from meshop.datasets.official import OfficialDataset
 from meshop.datasets.physgto import PhysGTODataset
 from meshop.datasets.smithers import SmithersDataset
-from meshop.io import FORMATS
+from meshop.io import FORMATS, SERIES_FORMATS
 from meshop.nn.functional import argument_names, call
 from meshop.testing import LAWS, Make
 
@@ -418,6 +418,17 @@ def formats() -> str:
     ]
     for extension, row in FORMATS.items():
         lines.append(f"| `{extension}` | {row.name} | {'yes' if row.read else ''} | {'yes' if row.write else ''} |")
+    lines += [
+        "",
+        "## Series",
+        "",
+        "Made from `meshop.io.SERIES_FORMATS`; a directory of numbered mesh files is a series, too.",
+        "",
+        "| extension | format | read | write |",
+        "|---|---|---|---|",
+    ]
+    for extension, series in SERIES_FORMATS.items():
+        lines.append(f"| `{extension}` | {series.name} | yes | {'yes' if series.writer else ''} |")
     return "\n".join(lines) + "\n"
 
 

@@ -32,8 +32,8 @@ class SeriesFolder(Dataset):
 
     An item is a window of a case, as :class:`meshop.transforms.Window` cuts it: for each target ``u`` an input
     ``u_in`` of ``T_in`` frames and a target ``u_out`` of the ``T_out`` frames that follow, and ``times`` [1, T_in +
-    T_out]. It is called ``CASE_START``. It is read when it is taken, and the graph is made then; of PVD, XDMF and
-    Exodus files only the frames of the window and the first one are read. Nothing is kept in memory.
+    T_out]. It is called ``CASE_START``. It is read when it is taken, and the graph is made then; only the frames of the
+    window and the first one are read. Nothing is kept in memory.
 
     A CSV gives each case parameters, as for :class:`~meshop.datasets.Folder`. Two more may be asked for, or be columns
     of it: ``time``, the time of the last frame of the history, and ``dt``, the step from there to the next frame. Both
@@ -179,6 +179,11 @@ class SeriesFolder(Dataset):
         self.pre_transform = graph or default_graph(self.spec)
 
     split = MeshDataset.split
+
+    @property
+    def origin(self) -> str:
+        """What the data are, for the record of a run."""
+        return "own files"
 
     def len(self) -> int:
         return len(self.windows)

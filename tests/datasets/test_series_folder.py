@@ -16,7 +16,7 @@ from meshop.cli import main
 from meshop.data import InputError
 from meshop.datasets import SeriesFolder, statistics
 from meshop.datasets.series_folder import series_files
-from meshop.io import to_meshio, to_pyvista
+from meshop.io import read_series, to_meshio, to_pyvista
 from meshop.transforms import KNNGraph
 
 FRAMES = 6
@@ -233,7 +233,16 @@ def test_what_is_refused(root: Path, tmp_path: Path) -> None:
 
 def test_train_and_evaluate_from_the_shell(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["train", str(root), "--target", "u", "v", "--input", "wall", "--params", "dt", "--split", "0.6/0.2/0.2"]
-    call += ["--data_args", '{"T_in": 1, "T_out": 2}', "--rollout.frames", "1", "--epochs", "1", "--model", "CANO"]
+    call += [
+        "--data_args",
+        '{"T_in": 1, "T_out": 2, "train_starts": "first"}',
+        "--rollout.frames",
+        "1",
+        "--epochs",
+        "1",
+        "--model",
+        "CANO",
+    ]
     call += ["--model.hidden_channels", "8", "--model.num_layers", "1", "--model.heads", "2", "--device", "cpu"]
     assert main([*call, "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
@@ -242,6 +251,10 @@ def test_train_and_evaluate_from_the_shell(root: Path, tmp_path: Path, capsys: p
     assert main(["evaluate", checkpoint, "--device", "cpu"]) == 0
     again = capsys.readouterr().out
     assert again.splitlines()[-2:] == [line for line in out.splitlines() if line.startswith(("u_out", "v_out"))]
+    out = tmp_path / "out"
+    assert main(["rollout", checkpoint, str(root / "run_4.pvd"), "--out", str(out), "--pictures", "false"]) == 0
+    assert read_series(out / "run_4.pvd").times.tolist() == [[time_of(4, frame) for frame in range(1, FRAMES)]]
+    capsys.readouterr()
     assert main(["evaluate", checkpoint, str(root), "--params", "dt", "--part", "all", "--device", "cpu"]) == 0
     assert "u_out" in capsys.readouterr().out
 
