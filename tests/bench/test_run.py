@@ -248,3 +248,21 @@ def test_unknown_names(written: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(call(tmp_path, "--budget", "full")) == 1
     assert "Expected epochs in the recipe of plate_with_holes CANO to train in full" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_suite_may_step_through_time(tmp_path: Path) -> None:
+    pytest.importorskip("smithers")
+    model = {"class_path": "torch_geometric.nn.GraphSAGE", "init_args": {"hidden_channels": 4, "num_layers": 1}}
+    suite = {
+        "models": {"Step": model | {"rollout": {"increment": True}}, "Block": model | {"rollout": {"frames": 4}}},
+        "seeds": [0],
+        "minutes": 0.001,
+        "data": {"unsteady_heat": {"data_args": {"T_in": 2, "T_out": 4}, "samples": 4, "rollout": {"gradient": 1}}},
+    }
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite, sort_keys=False))
+    trials = read_suite(tmp_path / "suite.yaml")
+    assert [t.rollout for t in trials] == [{"increment": True, "gradient": 1}, {"frames": 4, "gradient": 1}]
+    assert len({t.settings for t in trials}) == 2
+    found = [module.run_trial(t, 1.0, tmp_path / "data", tmp_path / "out", "cpu") for t in trials]
+    assert [int(row["parameters"]) for row in found] == [2 * 6 + 1, 2 * 6 * 4 + 4]
+    assert found[0]["relative_l2:u_out"] != found[1]["relative_l2:u_out"]
