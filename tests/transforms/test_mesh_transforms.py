@@ -49,7 +49,7 @@ ALL = [
 
 
 def test_all_are_here() -> None:
-    assert [type(t).__name__ for t in ALL] == list(__all__)
+    assert [type(t).__name__ for t in ALL] == [name for name in __all__ if name != "Window"]  # that of trajectories
 
 
 @pytest.mark.parametrize("transform", ALL, ids=repr)
