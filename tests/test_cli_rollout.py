@@ -1,6 +1,7 @@
 """``meshop rollout``: from a checkpoint and a series to a series that plays, its errors and an animation."""
 
 import csv
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -120,8 +121,8 @@ def test_what_a_rollout_needs(tmp_path: Path, checkpoint, capsys) -> None:
     assert "was trained without --rollout" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(find_spec("smithers") is None, reason="needs the package smithers (meshop[data])")
 def test_train_and_roll_out_the_test_cases_of_the_run(tmp_path: Path) -> None:
-    pytest.importorskip("smithers")
     run = tmp_path / "run"
     model = ["--model", "CANO", "--model.hidden_channels", "8", "--model.num_layers", "1", "--model.heads", "2"]
     more = ["--epochs", "1", "--rollout.frames", "2", "--rollout.increment", "true", "--batch_size", "40"]

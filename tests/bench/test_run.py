@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -250,8 +251,8 @@ def test_unknown_names(written: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.skipif(find_spec("smithers") is None, reason="needs the package smithers (meshop[data])")
 def test_a_suite_may_step_through_time(tmp_path: Path) -> None:
-    pytest.importorskip("smithers")
     model = {"class_path": "torch_geometric.nn.GraphSAGE", "init_args": {"hidden_channels": 4, "num_layers": 1}}
     suite = {
         "models": {"Step": model | {"rollout": {"increment": True}}, "Block": model | {"rollout": {"frames": 4}}},

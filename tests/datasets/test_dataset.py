@@ -15,7 +15,7 @@ from torch_geometric.transforms import Compose
 
 import meshop.datasets.dataset as module
 from meshop.data import Field, FieldSpec, InputError, MeshData
-from meshop.datasets import BENCHMARKS, Folder, MeshDataset, statistics
+from meshop.datasets import BENCHMARKS, Folder, MeshDataset, SeriesFolder, statistics
 from meshop.transforms import CellsToEdges, KNNGraph, NodeMeasure
 
 
@@ -288,7 +288,7 @@ def test_every_class_is_abstract_or_in_the_register():
     import meshop.datasets
 
     classes = {c for c in vars(meshop.datasets).values() if isinstance(c, type) and issubclass(c, Dataset)}
-    assert {c for c in classes if not inspect.isabstract(c)} - {Folder} == set(BENCHMARKS.values())
+    assert {c for c in classes if not inspect.isabstract(c)} - {Folder, SeriesFolder} == set(BENCHMARKS.values())
     assert set(meshop.datasets.__all__) >= {c.__name__ for c in classes}
     with pytest.raises(TypeError, match="abstract"):
         MeshDataset("nowhere")
