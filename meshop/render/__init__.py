@@ -217,6 +217,8 @@ def animate(
     from meshop.datasets.dataset import whole_file
 
     count, shape = 0, (0, 0)
+    palette = Picture.new("P", (1, 1))
+    palette.putpalette(_colours(kwargs.get("cmap", "viridis"), kwargs.get("nan_color", NAN_COLOR)))
 
     def pictures() -> Iterator[Picture.Image]:
         nonlocal count, shape, error_clim
@@ -235,7 +237,7 @@ def animate(
                 image = field(mesh, name, clim=clim, title=title, **kwargs)
             shape = shape if count else image.shape[:2]
             count += 1
-            yield Picture.fromarray(_fitted(image, shape)).quantize(256)
+            yield Picture.fromarray(_fitted(image, shape)).quantize(palette=palette, dither=Picture.Dither.NONE)
 
     drawn = pictures()
     first = next(drawn, None)
@@ -244,6 +246,21 @@ def animate(
     with whole_file(path) as part:
         first.save(part, "GIF", save_all=True, append_images=drawn, duration=1000 / fps, loop=0, disposal=1)
     return count
+
+
+def _colours(cmap: str, nan_color: str) -> list[int]:
+    """The 256 colours of an animation: those of the field, of its error, greys for text, and of what is not finite."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
+
+    scales = [
+        colormaps[name](np.linspace(0, 1, n))[:, :3] for name, n in ((cmap, 110), ("coolwarm", 71), ("YlOrRd", 42))
+    ]
+    greys = np.linspace(0, 1, 32)[:, None].repeat(3, axis=1)
+    colours: list[int] = (
+        (np.concatenate([*scales, greys, [to_rgb(nan_color)]]) * 255).round().astype(int).ravel().tolist()
+    )
+    return colours
 
 
 def _fitted(image: Image, shape: tuple[int, int]) -> Image:
