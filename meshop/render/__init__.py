@@ -218,7 +218,6 @@ def animate(
 
     count, shape = 0, (0, 0)
     palette = Picture.new("P", (1, 1))
-    palette.putpalette(_colours(kwargs.get("cmap", "viridis"), kwargs.get("nan_color", NAN_COLOR)))
 
     def pictures() -> Iterator[Picture.Image]:
         nonlocal count, shape, error_clim
@@ -235,7 +234,9 @@ def animate(
                 image = compare(mesh, name, clim=clim, error_clim=error_clim, title=title, **kwargs)
             else:
                 image = field(mesh, name, clim=clim, title=title, **kwargs)
-            shape = shape if count else image.shape[:2]
+            if not count:
+                shape = image.shape[:2]
+                palette.putpalette(_colours(kwargs.get("cmap", "viridis"), kwargs.get("nan_color", NAN_COLOR)))
             count += 1
             yield Picture.fromarray(_fitted(image, shape)).quantize(palette=palette, dither=Picture.Dither.NONE)
 

@@ -54,4 +54,6 @@ def test_nothing_half_written(tmp_path: Path) -> None:
         animate(frames(), "T", tmp_path / "a.gif", clim=(0, 1))
     with pytest.raises(InputError, match="Expected frames to animate T"):
         animate([], "T", tmp_path / "a.gif", clim=(0, 1))
+    with pytest.raises(InputError, match="matplotlib colour map"):
+        animate([square(0.0)], "T", tmp_path / "a.gif", clim=(0, 1), cmap="rainbows")
     assert not list(tmp_path.iterdir())
