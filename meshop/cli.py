@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 import logging
 import math
@@ -561,6 +560,8 @@ def write_rollout(
     Every frame has the fields, FIELD_pred and, where there is truth, FIELD_error. What stops it leaves the frames and
     the errors so far.
     """
+    import torch
+
     from meshop.io import SeriesWriter
     from meshop.metrics import relative_l2
 
@@ -571,41 +572,42 @@ def write_rollout(
     own = [f"{name}{end}" for name in stepper.names for end in ("_in", "_out")]
     bare[key] = type(bare[key])({name: array for name, array in bare[key].items() if name not in own})
     last = stepper.split(stepper.history(window.x)[:, -1].cpu())
-    clock = _clock(window, stepper.rollout.T_in)
     written = [out / f"{stem}.pvd", out / f"{stem}.csv"]
-    ranges: dict[str, tuple[float, float]] = {}
+    ranges: dict[str, tuple[float, float, float]] = {}  # least, greatest, and largest error
     with SeriesWriter(written[0]) as writer, written[1].open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["step", "time", "field", "relative_l2", "persistence"])
-        for step, frame in enumerate(surrogate.rollout(window, steps, truth), start=1):
-            now = next(clock)
+        for step, frame in enumerate(_kept(surrogate.rollout(window, steps, truth), written[0]), start=1):
+            now = float(stepper.time(window, step)) if "times" in window else float(step)
             guess = {name: value.cpu() for name, value in frame.items()}
             true = stepper.split(truth[:, step - 1].cpu()) if step <= truth.size(1) else {}
             true = {name: value.view_as(guess[name]) for name, value in true.items()}
             writer.write(surrogate.on_mesh(bare, guess, true), now)
             for name, value in guess.items():
-                sizes = [v if v.dim() == 1 else v.norm(dim=1) for v in (value, true.get(name, value))]
-                low, high = ranges.get(name, (math.inf, -math.inf))
-                ranges[name] = (min(low, *(float(v.min()) for v in sizes)), max(high, *(float(v.max()) for v in sizes)))
+                known = true.get(name, value)
+                sizes = torch.stack([v if v.dim() == 1 else v.norm(dim=1) for v in (value, known)])
+                off = float((value - known).view(len(value), -1).norm(dim=1).max())
+                low, high, worst = ranges.get(name, (math.inf, -math.inf, 0.0))
+                ranges[name] = (min(low, float(sizes.min())), max(high, float(sizes.max())), max(worst, off))
                 if name in true:
                     errors = [float(relative_l2(v.view_as(value), true[name])) for v in (value, last[name])]
                     table.writerow([step, f"{now:.9g}", name, *(f"{error:.6g}" for error in errors)])
             file.flush()
     if pictures:
-        written += [_animate(written[0], f"{name}:{surrogate.spec.location}", ranges[name]) for name in ranges]
+        place = surrogate.spec.location
+        written += [_animate(written[0], f"{name}:{place}", (low, high), w) for name, (low, high, w) in ranges.items()]
     return written
 
 
-def _clock(window: MeshData, T_in: int) -> Iterator[float]:
-    """The times of the frames after the history: those of the window, and then as far apart as its last two."""
-    times = window.times[0].tolist() if "times" in window else [float(n) for n in range(1 - T_in, 2)]
-    yield from times[T_in:]
-    step = times[-1] - times[-2] if len(times) > 1 else 1.0
-    for number in itertools.count(1):
-        yield times[-1] + number * step
+def _kept(frames: Iterator[Any], series: Path) -> Iterator[Any]:
+    """The frames of a rollout; an error that ends it says where those before are."""
+    try:
+        yield from frames
+    except InputError as error:
+        raise InputError(f"{error}; the frames before are in {series}") from error
 
 
-def _animate(series: Path, field: str, clim: tuple[float, float]) -> Path:
+def _animate(series: Path, field: str, clim: tuple[float, float], worst: float) -> Path:
     """Draw a field of a series, in at most 100 frames, as an animation beside it."""
     import pyvista as pv
 
@@ -620,7 +622,8 @@ def _animate(series: Path, field: str, clim: tuple[float, float]) -> Path:
             yield reader.read()[0]
 
     path = series.with_name(f"{series.stem}_{split_name(field)[0]}.gif")
-    animate(frames(), field, path, clim=limits(clim), times=[reader.time_values[n] for n in chosen])
+    times = [reader.time_values[number] for number in chosen]
+    animate(frames(), field, path, clim=limits(clim), worst=worst or None, times=times)
     return path
 
 

@@ -260,10 +260,14 @@ class Stepper:
         return self.march(still, data, truth)
 
     def time(self, data: Data, lead: int) -> Tensor:
-        """Times [B] of the frame that is ``lead`` after the history; steps beyond the known ones are as the last."""
+        """Times [B] of the frame that is ``lead`` after the history; steps beyond the known ones are as the last.
+
+        Where one time is known, a step is 1.
+        """
         times, index = data.times, self.rollout.T_in - 1 + lead
         beyond = max(0, index + 1 - times.size(1))
-        return times[:, index - beyond] + beyond * (times[:, -1] - times[:, -2])
+        step = times[:, -1] - times[:, -2] if times.size(1) > 1 else torch.ones_like(times[:, -1])
+        return times[:, index - beyond] + beyond * step
 
     def samples(self, data: Data) -> Tensor:
         """Frames [M, C] of a window, or their changes from one to the next, for the statistics of what is predicted."""

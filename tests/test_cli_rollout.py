@@ -81,7 +81,7 @@ def test_what_is_not_finite_leaves_the_frames_before(tmp_path: Path, checkpoint,
     run = series(tmp_path / "run.pvd", [[1.0] * 4], [0.0])
     assert main(["rollout", checkpoint(1e15), run, "--steps", "9", "--out", str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
-    assert "Step 3 of the rollout is not finite: u at 4 of 4 nodes" in error
+    assert "Step 3 of the rollout is not finite: u at 4 of 4 nodes; the frames before are in " in error
     assert len(pv.get_reader(tmp_path / "out" / "run.pvd").time_values) == 2
 
 

@@ -10,7 +10,6 @@ a machine where VTK cannot draw, matplotlib paints plane meshes too.
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -113,7 +112,7 @@ def compare(
     unit: str = "",
     title: str = "",
     clim: Limits | None = None,
-    error_clim: Limits | None = None,
+    worst: float | None = None,
     cmap: str = "viridis",
     view: Sequence[float] | None = None,
     show_edges: bool = False,
@@ -128,7 +127,7 @@ def compare(
     which is never negative: its range starts at zero.
 
     Arguments, picture and errors are those of :func:`field`; ``clim`` and ``cmap`` are for truth and prediction,
-    ``error_clim`` is the colour range of the error.
+    ``worst`` is the largest error of the colour range of the error, that of the picture by default.
 
     >>> triangle = MeshData.from_cells([[0.0, 0], [1, 0], [0, 1]], [5], [[0, 1, 2]])
     >>> triangle.point_data["p"], triangle.point_data["p_pred"] = [0.0, 1, 2], [0.1, 1, 1.8]
@@ -155,7 +154,7 @@ def compare(
         true = _column(truth, index)
         shared = clim or limits(true, predicted)
         wrong = _column(prediction - truth if error is None else error, index)
-        low, high = limits(wrong, symmetric=True)
+        high = worst or limits(wrong, symmetric=True)[1]
         difference = f"{name}_pred − {name}"
         difference = symbol.format(f"({difference})" if symbol.startswith("{}_") else difference)
         signed = index is not None
@@ -165,7 +164,7 @@ def compare(
                 Panel(predicted, shared, label, cmap, "prediction"),
                 Panel(
                     wrong,
-                    error_clim or (low if signed else 0.0, high),
+                    (-high if signed else 0.0, high),
                     _label(difference, unit),
                     "coolwarm" if signed else "YlOrRd",
                     "error",
@@ -181,7 +180,7 @@ def animate(
     path: str | os.PathLike[str],
     *,
     clim: Limits,
-    error_clim: Limits | None = None,
+    worst: float | None = None,
     times: Iterable[float] | None = None,
     fps: float = 10.0,
     **kwargs: Any,
@@ -195,7 +194,7 @@ def animate(
         name: the field.
         path: GIF file; it appears under this name only when it is complete.
         clim: colour range of the field in all frames.
-        error_clim: that of its error; without it that of the first frame with a prediction and the truth.
+        worst: the largest error of the colour range of the error; as large as that of the field by default.
         times: of the frames, shown above them.
         fps: frames a second.
         **kwargs: see :func:`compare` and :func:`field`.
@@ -204,7 +203,7 @@ def animate(
         how many frames there were.
 
     Raises:
-        InputError: there are none; those of :func:`compare` and :func:`field`.
+        InputError: there are none, or more than times; those of :func:`compare` and :func:`field`.
 
     >>> import tempfile
     >>> square = MeshData.from_cells([[0.0, 0], [1, 0], [1, 1], [0, 1]], [9], [range(4)], point_data={"T": range(4)})
@@ -220,18 +219,17 @@ def animate(
     palette = Picture.new("P", (1, 1))
 
     def pictures() -> Iterator[Picture.Image]:
-        nonlocal count, shape, error_clim
-        clock = iter(times) if times is not None else itertools.repeat(None)
-        for data, now in zip(frames, clock, strict=False):
+        nonlocal count, shape
+        clock = None if times is None else iter(times)
+        for data in frames:
             mesh = _dataset(data)
-            title = "" if now is None else f"t = {now:.6g}"
+            if clock is not None and (now := next(clock, None)) is None:
+                raise InputError(f"Expected a time for every frame (got {count})")
+            title = "" if clock is None else f"t = {now:.6g}"
             base, location = split_name(name)
             stores = [s for at, s in (("point", mesh.point_data), ("cell", mesh.cell_data)) if location in (None, at)]
             if any(f"{base}_pred" in arrays for arrays in stores):
-                if error_clim is None and any(base in arrays for arrays in stores):
-                    arrays = next(arrays for arrays in stores if f"{base}_pred" in arrays)
-                    error_clim = limits(np.asarray(arrays[f"{base}_pred"]) - np.asarray(arrays[base]), symmetric=True)
-                image = compare(mesh, name, clim=clim, error_clim=error_clim, title=title, **kwargs)
+                image = compare(mesh, name, clim=clim, worst=worst or clim[1] - clim[0], title=title, **kwargs)
             else:
                 image = field(mesh, name, clim=clim, title=title, **kwargs)
             if not count:

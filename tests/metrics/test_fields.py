@@ -217,7 +217,7 @@ def test_relative_h1_of_a_batch_of_graphs_with_a_closed_form():
 
 
 def test_relative_h1_is_that_of_central_differences_in_the_limit():
-    """Of smooth fields on a grid: the norm over both axes of the published loss, to second order."""
+    """Of smooth fields on a grid: the norm over both axes of the published loss, to first order in h."""
     off = []
     for n in (20, 40):
         x, y = torch.meshgrid(*[torch.linspace(0, 1, n + 1, dtype=torch.float64)] * 2, indexing="ij")
@@ -228,5 +228,5 @@ def test_relative_h1_is_that_of_central_differences_in_the_limit():
         slopes = [torch.stack(torch.gradient(v, spacing=1 / n), -1)[1:-1, 1:-1] for v in (pred - target, target)]
         found = relative_h1(pred.view(-1, 1), target.view(-1, 1), pos, edges)
         off.append(abs(float(found - slopes[0].norm() / slopes[1].norm())))
-    assert off[1] < off[0] < 0.05
-    assert off[1] < 0.02
+    assert off[0] < 0.013
+    assert off[1] < 0.55 * off[0]

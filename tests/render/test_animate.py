@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
 from PIL import Image
 
 from meshop.data import InputError, MeshData
@@ -45,6 +46,28 @@ def test_truth_prediction_and_error_side_by_side(tmp_path: Path) -> None:
         assert three.n_frames == 2
 
 
+def test_the_error_of_a_vector_has_one_scale_from_zero(tmp_path: Path) -> None:
+    """Where the prediction of a vector is off by half of ``worst``, and by none of it."""
+
+    def frames():
+        for off in (0.0, 1.0, 0.0):
+            mesh = square(0.0)
+            mesh.point_data["U"] = np.tile([1.0, 0, 0], (4, 1))
+            mesh.point_data["U_pred"] = np.tile([1.0, off, 0], (4, 1))
+            yield mesh
+
+    animate(frames(), "U", tmp_path / "a.gif", clim=(0, 2), worst=2.0, times=[0.0, 1.0, 2.0])
+    with Image.open(tmp_path / "a.gif") as file:
+        found = []
+        for number in range(3):
+            file.seek(number)
+            image = np.asarray(file.convert("RGB")).astype(int)
+            found.append(image[image.shape[0] // 2, 5 * image.shape[1] // 6])
+    scale = colormaps["YlOrRd"]
+    for colour, share in zip(found, (0.0, 0.5, 0.0), strict=True):
+        assert np.abs(colour - 255 * np.array(scale(share)[:3])).max() < 8
+
+
 def test_nothing_half_written(tmp_path: Path) -> None:
     def frames():
         yield square(0.0)
@@ -54,6 +77,8 @@ def test_nothing_half_written(tmp_path: Path) -> None:
         animate(frames(), "T", tmp_path / "a.gif", clim=(0, 1))
     with pytest.raises(InputError, match="Expected frames to animate T"):
         animate([], "T", tmp_path / "a.gif", clim=(0, 1))
+    with pytest.raises(InputError, match=r"a time for every frame \(got 1\)"):
+        animate(map(square, (0.0, 1.0)), "T", tmp_path / "a.gif", clim=(0, 1), times=[0.5])
     with pytest.raises(InputError, match="matplotlib colour map"):
         animate([square(0.0)], "T", tmp_path / "a.gif", clim=(0, 1), cmap="rainbows")
     assert not list(tmp_path.iterdir())
