@@ -84,3 +84,9 @@ def test_mix_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     mixed, *alone = (float(line.split()[-1]) for line in lines)
     assert gain == pytest.approx(min(alone) / mixed, abs=0.01)
     assert max(sizes) < 1.2 * min(sizes)  # equal parameters, as far as widths in steps of four allow
+
+
+def test_generate_and_train(tmp_path: Path) -> None:
+    places = {"root": str(tmp_path / "data"), "out": str(tmp_path / "run")}
+    assert importlib.import_module("generate_and_train").main(**places, samples=36, epochs=5) < 0.4
+    assert (tmp_path / "run" / "worst.png").stat().st_size > 10_000
