@@ -394,7 +394,9 @@ def evaluate_(options: Namespace) -> None:
 
     surrogate = Surrogate.load(options.checkpoint).to(_device(options.device))
     if options.data is None:
+        given = dict(options.data_args)
         options.update(_own_data(options.checkpoint))
+        options.data_args = dict(options.data_args) | given
     else:
         spec, stepper = surrogate.spec, surrogate.stepper
         names = stepper.names if stepper else [field.name for field in spec.targets]
@@ -406,7 +408,9 @@ def evaluate_(options: Namespace) -> None:
             options.data_args = {"T_in": stepper.rollout.T_in, "T_out": stepper.T_out} | options.data_args
     data = open_data(options)
     ours, theirs = _names(surrogate.spec), _names(data.spec)
-    if ours != theirs:
+    if surrogate.stepper:
+        surrogate.set_windows(data.spec)
+    elif ours != theirs:
         raise InputError(f"The checkpoint was trained on {ours}; {options.data} has {theirs}")
     print(f"origin     {data.origin}")
     _report(

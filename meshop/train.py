@@ -158,6 +158,23 @@ class Surrogate(pl.LightningModule):
         frame = self.stepper.history(self.x_norm.mean[None])[:, -1:]
         return self.stepper.pack(frame.expand(data.x.size(0), self.stepper.T_out, -1))
 
+    def set_windows(self, spec: FieldSpec) -> None:
+        """Predict from now on as many frames as the windows of this specification have, by more or fewer calls.
+
+        Raises:
+            InputError: the model has no rollout, or the windows are not of the fields that it was trained on.
+        """
+        if self.stepper is None:
+            raise InputError("Expected a model with a rollout (got one that predicts all its frames in one call)")
+        stepper = Stepper(spec, self.stepper.rollout)
+        ours, theirs = (
+            (s.spec.inputs, s.spec.params, s.spec.dim, s.spec.position, s.names, s.components)
+            for s in (self.stepper, stepper)
+        )
+        if ours != theirs:
+            raise InputError(f"The model was trained on windows of {_text(self.spec)} (got {_text(spec)})")
+        self.spec, self.stepper = spec, stepper
+
     def errors(self, data: Data, prediction: Tensor | None = None) -> dict[str, Tensor]:
         """Relative L2 error of each field and graph: ``{field: [B]}``."""
         prediction = self(data) if prediction is None else prediction
@@ -491,7 +508,9 @@ def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) ->
 
     Returns:
         One row a mesh and field: ``name``, ``field``, ``relative_l2`` (every node weighs the same),
-        ``relative_l2_measure`` (nodes weigh their measure, when the meshes have one), ``mean_predictor``.
+        ``relative_l2_measure`` (nodes weigh their measure, when the meshes have one), ``mean_predictor``. Of a rollout
+        ``relative_l2`` is that of all frames together; there are also ``frame_mean``, the mean of the errors of single
+        frames, and ``last_frame``.
     """
     rows: list[dict[str, Any]] = []
     surrogate.eval()
@@ -503,10 +522,14 @@ def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) ->
             mean = surrogate.mean(batch)
             own, reference = surrogate.errors(batch, prediction), surrogate.errors(batch, mean)
             weighted = _weighted_errors(surrogate.spec, batch, prediction)
+            curves = _frame_errors(surrogate, batch, prediction)
             for b, name in enumerate(names):
                 for field in own:
                     row = {"name": name, "field": field, "relative_l2": float(own[field][b])}
                     row |= {"relative_l2_measure": float(weighted[field][b])} if weighted else {}
+                    if curves:
+                        frames = curves[field][b]
+                        row |= {"frame_mean": float(frames.mean()), "last_frame": float(frames[-1])}
                     rows.append(row | {"mean_predictor": float(reference[field][b])})
     return rows
 
@@ -661,6 +684,21 @@ def _weighted_errors(spec: FieldSpec, batch: Data, prediction: Tensor) -> dict[s
         name: relative_l2(p, y, batch=batch.batch, measure=batch.measure, batch_size=batch.num_graphs)
         for (name, p), y in pairs
     }
+
+
+def _frame_errors(surrogate: Surrogate, batch: Data, prediction: Tensor) -> dict[str, Tensor]:
+    """Relative L2 error of each frame [B, T], a field; of rollouts only."""
+    if surrogate.stepper is None:
+        return {}
+    pairs = [surrogate.stepper.split(surrogate.stepper.truth(packed)) for packed in (prediction, batch.y)]
+    over: dict[str, Any] = {"batch": batch.batch, "batch_size": batch.num_graphs, "keep": 1}
+    return {f"{name}_out": relative_l2(p, pairs[1][name], **over) for name, p in pairs[0].items()}
+
+
+def _text(spec: FieldSpec) -> str:
+    fields = [f"{field} [{field.components}]" for field in (*spec.inputs, *spec.targets)]
+    names = ", ".join([*fields, *spec.params])
+    return f"{names} with{'' if spec.position else 'out'} coordinates in {spec.dim}-D"
 
 
 def _in_space(vector: Tensor, points: Tensor) -> Tensor:

@@ -23,12 +23,13 @@ from meshop.transforms import CellsToEdges
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Write the checkpoint of a model that multiplies the last frame."""
 
-    def write(value: float = 2.0, components: int = 1, **rollout: object) -> str:
+    def write(value: float = 2.0, components: int = 1, position: bool = False, **rollout: object) -> str:
         inputs = (Field("wall", "point"), Field("u_in", "point", components))
-        spec = FieldSpec((Field("u_out", "point", components),), inputs, dim=2, position=False)
-        model = nn.Linear(1 + components, components, bias=False)
+        spec = FieldSpec((Field("u_out", "point", components),), inputs, dim=2, position=position)
+        rest = 1 + 2 * position
+        model = nn.Linear(rest + components, components, bias=False)
         with torch.no_grad():
-            model.weight.copy_(torch.cat([torch.zeros(components, 1), value * torch.eye(components)], dim=1))
+            model.weight.copy_(torch.cat([torch.zeros(components, rest), value * torch.eye(components)], dim=1))
         made = Surrogate(model, spec, CellsToEdges(), Recipe(), None, Rollout(**rollout))  # type: ignore[arg-type]
         state: dict[str, object] = {"state_dict": made.state_dict()}
         made.on_save_checkpoint(state)
@@ -132,3 +133,17 @@ def test_train_and_roll_out_the_test_cases_of_the_run(tmp_path: Path) -> None:
     assert main([*call, "--out", str(tmp_path / "out")]) == 0
     assert len(list((tmp_path / "out").glob("*.pvd"))) == 2
     assert len(rows(next((tmp_path / "out").glob("*.csv")))) == 3
+
+
+def test_evaluate_on_longer_windows(tmp_path: Path, checkpoint, capsys) -> None:
+    (tmp_path / "runs").mkdir()
+    for name in "abc":
+        series(tmp_path / "runs" / f"{name}.pvd", [[1.0] * 4, [2.0] * 4, [4.0] * 4, [16.0] * 4], [0.0, 1.0, 2.0, 3.0])
+    out = tmp_path / "errors.csv"
+    call = ["evaluate", checkpoint(position=True), str(tmp_path / "runs"), "--part", "all", "--out", str(out)]
+    assert main([*call, "--data_args", '{"T_out": 3}']) == 0
+    (row, *_) = rows(out)
+    assert float(row["last_frame"]) == pytest.approx(0.5)
+    assert float(row["frame_mean"]) == pytest.approx(0.5 / 3)
+    assert main([*call, "--data_args", '{"T_in": 2}']) == 1
+    assert "Expected 1 frames in u_in" in capsys.readouterr().err

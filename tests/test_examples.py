@@ -10,6 +10,11 @@ import skfem
 import torch
 from skfem.models.poisson import laplace, unit_load
 
+from meshop.datasets import NavierStokes
+from meshop.datasets.generators import GENERATORS, generate
+from meshop.rollout import Rollout
+from meshop.train import Recipe, Surrogate
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -90,3 +95,24 @@ def test_generate_and_train(tmp_path: Path) -> None:
     places = {"root": str(tmp_path / "data"), "out": str(tmp_path / "run")}
     assert importlib.import_module("generate_and_train").main(**places, samples=36, epochs=5) < 0.4
     assert (tmp_path / "run" / "worst.png").stat().st_size > 10_000
+
+
+def test_rollout_spectra(tmp_path: Path) -> None:
+    generate(GENERATORS["navier_stokes"], tmp_path / "data" / "raw", 6, resolution=16, refine=1)
+    data = NavierStokes(tmp_path / "data", T_out=1)
+    for name, increment in (("Still", True), ("Zero", False)):  # the last frame for ever, and no flow at all
+        model = torch.nn.Linear(data.spec.in_channels, 1)
+        torch.nn.init.zeros_(model.weight)
+        torch.nn.init.zeros_(model.bias)
+        rollout = Rollout(T_in=10, increment=increment)
+        surrogate = Surrogate(model, data.spec, data.pre_transform, Recipe(), rollout=rollout)
+        path = tmp_path / "runs" / f"{name}-viscosity=1e-05" / "0" / "checkpoints" / "last.ckpt"
+        path.parent.mkdir(parents=True)
+        state = {"state_dict": surrogate.state_dict()}
+        surrogate.on_save_checkpoint(state)
+        torch.save(state, path)
+    places = {"runs": str(tmp_path / "runs"), "root": str(tmp_path / "data"), "out": str(tmp_path)}
+    errors = importlib.import_module("rollout_spectra").main(**places)
+    assert errors["Zero"] == pytest.approx([-1.0] * 3)
+    assert abs(errors["Still"][0]) < 0.9  # the forced, large eddies change little
+    assert (tmp_path / "navier_stokes-viscosity=1e-05_spectra.png").stat().st_size > 10_000

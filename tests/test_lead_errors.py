@@ -13,7 +13,7 @@ from meshop.data import Field, FieldSpec, InputError
 from meshop.metrics import relative_l2
 from meshop.models import CANO
 from meshop.rollout import Rollout
-from meshop.train import Recipe, Surrogate, by_lead, lead_errors
+from meshop.train import Recipe, Surrogate, by_lead, evaluate, lead_errors
 
 
 class Powers(nn.Module):
@@ -188,3 +188,26 @@ def test_what_cannot_be_rolled_out() -> None:
         lead_errors(Surrogate(Powers(1.0, 2), spec), [growing(1.0, 5, 2)])
     with pytest.raises(InputError, match=r"targets of a multiple of 3 channels \(got 7\)"):
         network(2).stepper.truth(torch.zeros(4, 7))
+
+
+def test_windows_may_have_more_frames_than_those_of_training() -> None:
+    a, b = 1.5, 2.0
+    model, windows = made(Powers(b)), [growing(a, count, 6) for count in (7, 4)]
+    model.set_windows(made(Powers(b), T_out=6).spec)
+    assert model(windows[0]).shape == (7, 6)
+    rows = evaluate(model, windows)
+    errors = [(b / a) ** n - 1 for n in range(1, 7)]
+    for row in rows:
+        whole = math.sqrt(sum((b**n - a**n) ** 2 for n in range(1, 7)) / sum(a ** (2 * n) for n in range(1, 7)))
+        assert row["relative_l2"] == pytest.approx(whole, rel=1e-5)
+        assert row["frame_mean"] == pytest.approx(sum(errors) / 6, rel=1e-5)
+        assert row["last_frame"] == pytest.approx(errors[-1], rel=1e-5)
+
+
+def test_windows_of_other_fields_are_refused() -> None:
+    model = made(Powers(2.0))
+    with pytest.raises(InputError, match="trained on windows of"):
+        model.set_windows(made(Powers(2.0), T_in=2).spec)
+    spec = FieldSpec((Field("w_out", "point"),), (Field("w_in", "point"),), dim=2)
+    with pytest.raises(InputError, match="Expected a model with a rollout"):
+        Surrogate(Powers(2.0), spec).set_windows(spec)

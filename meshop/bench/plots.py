@@ -12,6 +12,7 @@ import numpy as np
 
 from meshop.bench.results import Row, by_name, comparable, fields_of, read_rows
 from meshop.bench.suite import Trial
+from meshop.render import lead_curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +20,17 @@ if TYPE_CHECKING:
 
 Clouds = dict[str, dict[str, list[float]]]  # errors of all test meshes: field, model
 Curves = dict[str, dict[str, dict[float, list[float]]]]  # errors of all seeds: field, model, value
+Leads = dict[tuple[str, str], tuple[np.ndarray, dict[str, list[np.ndarray]]]]  # times and errors: case and field, model
 
 
 def draw(rows: Sequence[Row], trials: Sequence[Trial], out: str | Path) -> list[Path]:
     """Write :func:`rainclouds` as ``out/BENCHMARK.png`` and, of a sweep, :func:`curves` as ``BENCHMARK_ARGUMENT.png``.
 
-    Rows are taken as by :func:`to_markdown`; the errors on test meshes are those in ``evaluation.csv`` of their runs.
+    Of rollouts there is :func:`~meshop.render.lead_curves` as ``BENCHMARK_FIELD.png``, and for each value of a sweep as
+    ``BENCHMARK_ARGUMENT=VALUE_FIELD.png``.
+
+    Rows are taken as by :func:`to_markdown`; the errors on test meshes are those in ``evaluation.csv`` of their runs,
+    those of frames in ``leads.csv``.
 
     Returns:
         The files that were written.
@@ -32,9 +38,11 @@ def draw(rows: Sequence[Row], trials: Sequence[Trial], out: str | Path) -> list[
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figures: dict[str, Figure] = {}
+    written: list[Path] = []
     for benchmark in dict.fromkeys(t.benchmark for t in trials):
         clouds: Clouds = {}
         swept: dict[str, Curves] = {}
+        leads: Leads = {}
         for name, trial in by_name(trials, benchmark).items():
             for row in rows:
                 if not comparable(row, trial) or row["error"]:
@@ -43,14 +51,32 @@ def draw(rows: Sequence[Row], trials: Sequence[Trial], out: str | Path) -> list[
                     models = swept.setdefault(trial.sweep, {}).setdefault(field, {})
                     errors = models.setdefault(trial.model, {}).setdefault(trial.value, [])
                     errors.append(float(row[f"relative_l2:{field}"]))
-                run = Path(out) / benchmark / name / row["seed"] / "evaluation.csv"
-                for mesh in [] if trial.sweep else read_rows(run):
+                run = Path(out) / benchmark / name / row["seed"]
+                _add_leads(leads, trial, read_rows(run / "leads.csv"))
+                for mesh in [] if trial.sweep else read_rows(run / "evaluation.csv"):
                     clouds.setdefault(mesh["field"], {}).setdefault(name, []).append(float(mesh["relative_l2"]))
         figures |= {benchmark: rainclouds(clouds, benchmark)} if clouds else {}
-        figures |= {f"{benchmark}_{sweep}": curves(found, sweep, benchmark) for sweep, found in swept.items()}
+        figures |= {f"{benchmark}_{sweep}": curves(varied, sweep, benchmark) for sweep, varied in swept.items()}
+        for (case, field), (times, found) in leads.items():
+            written.append(Path(out) / f"{benchmark}{case}_{field}.png")
+            over = {model: np.concatenate(runs) for model, runs in found.items()}
+            lead_curves(over, times, written[-1], title=benchmark + case)
     for name, figure in figures.items():
         FigureCanvasAgg(figure).print_png(Path(out) / f"{name}.png")
-    return [Path(out) / f"{name}.png" for name in figures]
+    return [*(Path(out) / f"{name}.png" for name in figures), *written]
+
+
+def _add_leads(leads: Leads, trial: Trial, rows: Sequence[Row]) -> None:
+    """Add the errors of a run, [windows, T] a field, and those of persistence where there are none yet."""
+    case = f"_{trial.sweep}={trial.value:g}" if trial.sweep else ""
+    for field in dict.fromkeys(row["field"] for row in rows):
+        own = [row for row in rows if row["field"] == field]
+        count = max(int(row["lead"]) for row in own)
+        columns = {
+            k: np.array([float(r[k]) for r in own]).reshape(-1, count) for k in ("time", "relative_l2", "persistence")
+        }
+        _, errors = leads.setdefault((case, field), (columns["time"][0], {"persistence": [columns["persistence"]]}))
+        errors.setdefault(trial.model, []).append(columns["relative_l2"])
 
 
 def rainclouds(errors: Clouds, title: str = "") -> Figure:

@@ -79,10 +79,13 @@ def _table(found: Mapping[str, Sequence[Row]], papers: Mapping[str, str]) -> str
     """The runs of each model as a table in Markdown."""
     done = {model: [r for r in runs if not r["error"]] for model, runs in found.items()}
     first = next(runs[0] for runs in done.values() if runs)
-    fields = fields_of(first)
-    best = {f: min(_mean(runs, f"relative_l2:{f}") for runs in done.values() if runs) for f in fields}
+    fields = {f"relative_l2:{f}": f for f in fields_of(first)}
+    every = [r for runs in done.values() for r in runs]
+    last = [k for k in first if k.startswith("last_frame:") and all(r.get(k) for r in every)]  # of rollouts
+    fields |= {key: f"{key.partition(':')[2]}, last frame" for key in last}
+    best = {key: min(_mean(runs, key) for runs in done.values() if runs) for key in fields}
     columns = ["parameters", "ms a step", "epochs", "memory, GB", *(["published"] if papers else [])]
-    lines = [["model", *fields, *columns]]
+    lines = [["model", *fields.values(), *columns]]
     lines += [["---"] * len(lines[0])]
     for model, runs in done.items():
         failed = [r["error"] for r in found[model] if r["error"]]
@@ -90,14 +93,15 @@ def _table(found: Mapping[str, Sequence[Row]], papers: Mapping[str, str]) -> str
             cells = [model, f"failed: {failed[0]}" if failed else "not run"]
         else:
             cells = [f"{model} ({len(failed)} more failed)" if failed else model]
-            for f in fields:
-                text = _spread([float(r[f"relative_l2:{f}"]) for r in runs])
-                cells.append(f"**{text}**" if _mean(runs, f"relative_l2:{f}") == best[f] else text)
+            for key in fields:
+                text = _spread([float(r[key]) for r in runs])
+                cells.append(f"**{text}**" if _mean(runs, key) == best[key] else text)
             cells += [f"{int(runs[0]['parameters']):,}", f"{1e3 * float(runs[0]['seconds_a_step']):.1f}"]
             cells += [runs[0]["epochs"], max((r["training_memory_gb"] for r in runs), key=lambda v: float(v or 0))]
         cells += [""] * (len(fields) + 5 - len(cells))
         lines.append(cells + ([papers.get(model, "")] if papers else []))
-    means = [f"{float(first[f'mean_predictor:{f}']):.4f}" for f in fields]
+    means = [f"{float(first[f'mean_predictor:{f}']):.4f}" for f in fields_of(first)]
+    means += [""] * (len(fields) - len(means))
     lines.append(["mean of the training set", *means, *[""] * len(columns)])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 

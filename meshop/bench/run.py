@@ -30,7 +30,7 @@ from meshop.checkpoint import build, from_config
 from meshop.data import InputError
 from meshop.datasets import BENCHMARKS
 from meshop.rollout import out_channels, rollout_on
-from meshop.train import Recipe, Surrogate, evaluate, fit, summarise
+from meshop.train import Recipe, Surrogate, evaluate, fit, lead_errors, summarise
 
 log = logging.getLogger("meshop")
 
@@ -54,7 +54,8 @@ def bench(
 
     ``out/results.csv`` has a row a run and is rewritten after each; a trial with a row of the same settings is done. A
     run that fails leaves a row with its ``error`` and is tried again by the next call. ``out/BENCHMARK/MODEL/SEED``
-    has the run, with the error on every test mesh in ``evaluation.csv``.
+    has the run, with the error on every test mesh in ``evaluation.csv``, and that of every frame of a rollout in
+    ``leads.csv``.
 
     Args:
         trials: what to run, from :func:`read_suite` and :func:`choose`.
@@ -156,7 +157,8 @@ def measure_step(trial: Trial, root: Path, device: str = "auto") -> Row:
 def run_trial(trial: Trial, seconds_a_step: float, root: Path, out: Path, device: str = "auto") -> Row:
     """Train for the epochs of the budget, evaluate on the test split, and return the numbers of a row."""
     data = _open(trial, root)
-    train, test = _training_set(trial, data), data.split("test")
+    train, tested = _training_set(trial, data), _open(trial, root, testing=True)
+    test = tested.split("test")
     steps = math.ceil(len(train) / Recipe(**trial.recipe).batch_size)
     epochs = epochs_within(trial.minutes, seconds_a_step, steps, trial.recipe.get("epochs", math.inf))
     surrogate = _surrogate(trial, data, epochs)
@@ -165,11 +167,16 @@ def run_trial(trial: Trial, seconds_a_step: float, root: Path, out: Path, device
     memory, start = Memory(), time.perf_counter()
     fit(surrogate, train, out=directory, device=device, callbacks=[memory])
     seconds = time.perf_counter() - start
+    if surrogate.stepper is not None:
+        surrogate.set_windows(tested.spec)
+        write_rows(directory / "leads.csv", lead_errors(surrogate, test, surrogate.recipe.batch_size))
     errors = evaluate(surrogate, test, surrogate.recipe.batch_size)
     write_rows(directory / "evaluation.csv", errors)
     table = summarise(errors)
     row = {f"relative_l2:{field}": f"{numbers['relative_l2']:.6g}" for field, numbers in table.items()}
     row |= {f"mean_predictor:{field}": f"{numbers['mean_predictor']:.6g}" for field, numbers in table.items()}
+    for score in ("frame_mean", "last_frame") if surrogate.stepper is not None else ():
+        row |= {f"{score}:{field}": f"{numbers[score]:.6g}" for field, numbers in table.items()}
     return row | {
         "parameters": str(sum(p.numel() for p in surrogate.parameters())),
         "seconds_a_step": f"{seconds_a_step:.6g}",
@@ -222,8 +229,9 @@ class Memory(pl.Callback):
         return f"{_resident('VmHWM') - self.before:.3f}" if hasattr(self, "before") else ""
 
 
-def _open(trial: Trial, root: Path) -> Any:
-    return BENCHMARKS[trial.benchmark](root=root / trial.benchmark, **trial.data_args)
+def _open(trial: Trial, root: Path, testing: bool = False) -> Any:
+    args = trial.data_args | ((trial.test_args or {}) if testing else {})
+    return BENCHMARKS[trial.benchmark](root=root / trial.benchmark, **args)
 
 
 def _training_set(trial: Trial, data: Any) -> Any:

@@ -33,6 +33,7 @@ class Trial:
         choice: the model's class and arguments, ``class_path`` and ``init_args``.
         recipe: arguments of :class:`~meshop.train.Recipe`, without seed.
         data_args: arguments of the data set, without its root.
+        test_args: those of the data set whose test split counts, where they differ: more frames of a rollout, say.
         rollout: arguments of :class:`~meshop.rollout.Rollout`, without ``T_in``; ``None`` for none.
         samples: how many of the training meshes are used, the first; ``None`` for all.
         sweep: the argument that is varied, if one is.
@@ -47,6 +48,7 @@ class Trial:
     choice: dict[str, Any]
     recipe: dict[str, Any]
     data_args: dict[str, Any]
+    test_args: dict[str, Any] | None = None
     rollout: dict[str, Any] | None = None
     samples: int | None = None
     sweep: str = ""
@@ -67,7 +69,7 @@ class Trial:
     def settings(self) -> str:
         """A digest of what is trained and how, without seed and minutes."""
         parts: list[Any] = [self.choice, self.recipe, self.data_args]
-        parts += [part for part in (self.rollout, self.samples) if part is not None]
+        parts += [part for part in (self.rollout, self.samples, self.test_args) if part is not None]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
 
     def __str__(self) -> str:
@@ -82,7 +84,8 @@ def read_suite(name: str | Path) -> list[Trial]:
     each benchmark. ``seeds`` and ``minutes`` stand in the suite or a benchmark; without minutes training is full.
 
     A ``recipe`` may stand in the suite, a model, a benchmark, the file of a recipe and the ``models`` of a benchmark,
-    the last of which wins. A benchmark may also have ``data_args``, ``samples``, and published errors as ``paper``.
+    the last of which wins. A benchmark may also have ``data_args``, ``test_args``, ``samples``, and published errors as
+    ``paper``.
 
     ``sweep`` names arguments and the values that each takes in turn. An argument is ``samples``, or is set wherever it
     stands in the model, in modules given to it, in the recipe and in ``data_args``; only models with it take part.
@@ -105,7 +108,7 @@ def read_suite(name: str | Path) -> list[Trial]:
         where = f"{path}, data {benchmark}"
         defaults = {key: whole[key] for key in ("seeds", "minutes") if key in whole}
         needed = () if "seeds" in whole else ("seeds",)
-        allowed = ("seeds", "minutes", "recipe", "data_args", "rollout", "samples", "models", "paper")
+        allowed = ("seeds", "minutes", "recipe", "data_args", "test_args", "rollout", "samples", "models", "paper")
         own = defaults | _section({} if given is None else given, where, needed, allowed)
         for model in own.get("models", {}):
             _known(model, list(models), "model")
@@ -165,7 +168,7 @@ def _trial(
 
     whole_choice = {"class_path": given["class_path"], "init_args": merged("init_args")}
     rollout = merged("rollout") if any("rollout" in section for section in sections) else None
-    rest = (whole_choice, merged("recipe"), merged("data_args"), rollout, own.get("samples"))
+    rest = (whole_choice, merged("recipe"), merged("data_args"), own.get("test_args"), rollout, own.get("samples"))
     return Trial(benchmark, model, 0, own.get("minutes", math.inf), *rest)
 
 

@@ -61,3 +61,35 @@ def test_pictures_of_the_rows_that_are_done(tmp_path: Path) -> None:
     for name in ("a.png", "b_samples.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert draw([], trials, tmp_path) == []
+
+
+def test_errors_over_the_lead_of_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = [
+        Trial("a", model, seed, 2, {"class_path": model}, {}, {}, sweep="viscosity", value=value)
+        for model in ("A", "B")
+        for seed in (0, 1)
+        for value in (1e-3, 1e-2)
+    ]
+    rows = []
+    for number, t in enumerate(trials):
+        about = {"benchmark": "a", "model": t.name, "seed": str(t.seed), "minutes": "2", "settings": t.settings}
+        rows.append(about | {"error": "", "relative_l2:u": "0.1"})
+        leads = [
+            {"field": "u", "lead": n, "time": n / 4, "relative_l2": number + n, "persistence": 10 * n}
+            for _ in range(3)
+            for n in (1, 2)
+        ]
+        write_rows(tmp_path / "a" / t.name / str(t.seed) / "leads.csv", leads)
+    drawn = {}
+    monkeypatch.setattr(
+        "meshop.bench.plots.lead_curves", lambda over, times, path, **_: drawn.update({path: (over, times)})
+    )
+    written = draw(rows, trials, tmp_path)
+    assert written == [tmp_path / "a_viscosity.png", *(tmp_path / f"a_viscosity={v}_u.png" for v in (0.001, 0.01))]
+    over, times = drawn[written[1]]
+    assert times.tolist() == [0.25, 0.5]
+    assert {name: curve.tolist() for name, curve in over.items()} == {
+        "persistence": [[10, 20]] * 3,
+        "A": [[1, 2]] * 3 + [[3, 4]] * 3,
+        "B": [[5, 6]] * 3 + [[7, 8]] * 3,
+    }

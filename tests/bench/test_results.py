@@ -57,3 +57,15 @@ def test_the_caption_says_where_the_data_come_from() -> None:
     assert f"\n\nTest relative L2; {made}; 2 minutes of training a run, seed 0;" in to_markdown(rows, trials)
     rows[1]["origin"] = "official files"
     assert f"\n\nTest relative L2; {made} and official files; 2 minutes" in to_markdown(rows, trials)
+
+
+def test_the_last_frame_of_rollouts_has_a_column() -> None:
+    trials = [trial("one"), trial("two")]
+    rows = [row(trials[0], 0.1, **{"last_frame:u": "0.4"}), row(trials[1], 0.2, **{"last_frame:u": "0.3"})]
+    lines = to_markdown(rows, trials).splitlines()
+    assert lines[2].startswith("| model | u | u, last frame | parameters |")
+    assert lines[4].startswith("| one | **0.1000** | 0.4000 | 12,345 |")
+    assert lines[5].startswith("| two | 0.2000 | **0.3000** | 12,345 |")
+    assert lines[6] == "| mean of the training set | 0.5000 |  |  |  |  |  |"
+    del rows[1]["last_frame:u"]  # of a model that predicts all frames at once
+    assert to_markdown(rows, trials).splitlines()[2].startswith("| model | u | parameters |")

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -267,3 +268,23 @@ def test_a_suite_may_step_through_time(tmp_path: Path) -> None:
     found = [module.run_trial(t, 1.0, tmp_path / "data", tmp_path / "out", "cpu") for t in trials]
     assert [int(row["parameters"]) for row in found] == [2 * 6 + 1, 2 * 6 * 4 + 4]
     assert found[0]["relative_l2:u_out"] != found[1]["relative_l2:u_out"]
+
+
+@pytest.mark.skipif(find_spec("smithers") is None, reason="needs the package smithers (meshop[data])")
+def test_rollouts_may_be_longer_than_training(tmp_path: Path) -> None:
+    model = {"class_path": "torch_geometric.nn.GraphSAGE", "init_args": {"hidden_channels": 4, "num_layers": 1}}
+    given = {"data_args": {"T_in": 2, "T_out": 1, "starts": [0, 5]}, "test_args": {"T_out": 7, "starts": [0]}}
+    suite = {"models": {"A": model}, "seeds": [0], "minutes": 0.001, "rollout": {}, "data": {"unsteady_heat": given}}
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite, sort_keys=False))
+    (trial,) = read_suite(tmp_path / "suite.yaml")
+    assert trial.settings != dataclasses.replace(trial, test_args=None).settings
+    row = module.run_trial(trial, 1.0, tmp_path / "data", tmp_path / "out", "cpu")
+    assert (row["train_meshes"], row["test_meshes"]) == ("160", "20")
+    run = tmp_path / "out" / "unsteady_heat" / "A" / "0"
+    leads = read(run / "leads.csv")
+    assert [int(r["lead"]) for r in leads] == [*range(1, 8)] * 20
+    curves = np.array([float(r["relative_l2"]) for r in leads]).reshape(20, 7)
+    assert float(row["frame_mean:u_out"]) == pytest.approx(curves.mean(), rel=1e-4)
+    assert float(row["last_frame:u_out"]) == pytest.approx(curves[:, -1].mean(), rel=1e-4)
+    assert curves.min() < float(row["relative_l2:u_out"]) < curves.max()
+    assert not np.allclose(curves[:, 0], curves[:, -1])
