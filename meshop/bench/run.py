@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import itertools
 import logging
@@ -22,6 +23,7 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+import yaml
 
 import meshop.models  # noqa: F401
 from meshop.bench.results import Row, read_rows, same_run, same_step, write_rows
@@ -142,7 +144,11 @@ def epochs_within(minutes: float, seconds_a_step: float, steps: int, most: float
 
 
 def measure_step(trial: Trial, root: Path, device: str = "auto") -> Row:
-    """Train a little and take the median time from one step to the next, all that training does included."""
+    """Train a little and take the median time from one step to the next, all that training does included.
+
+    A step of a rollout that grows is one of its full length.
+    """
+    trial = trial if trial.rollout is None else dataclasses.replace(trial, rollout=trial.rollout | {"grow": 0.0})
     data = _open(trial, root)
     size = Recipe(**trial.recipe).batch_size
     train = _training_set(trial, data)
@@ -166,6 +172,8 @@ def run_trial(trial: Trial, seconds_a_step: float, root: Path, out: Path, device
     shutil.rmtree(directory, ignore_errors=True)
     memory, start = Memory(), time.perf_counter()
     fit(surrogate, train, out=directory, device=device, callbacks=[memory])
+    about = {"data": trial.benchmark, "root": str(root / trial.benchmark), "data_args": _data_args(trial, testing=True)}
+    (directory / "config.yaml").write_text(yaml.safe_dump(about, sort_keys=False))
     seconds = time.perf_counter() - start
     if surrogate.stepper is not None:
         surrogate.set_windows(tested.spec)
@@ -230,8 +238,11 @@ class Memory(pl.Callback):
 
 
 def _open(trial: Trial, root: Path, testing: bool = False) -> Any:
-    args = trial.data_args | ((trial.test_args or {}) if testing else {})
-    return BENCHMARKS[trial.benchmark](root=root / trial.benchmark, **args)
+    return BENCHMARKS[trial.benchmark](root=root / trial.benchmark, **_data_args(trial, testing))
+
+
+def _data_args(trial: Trial, testing: bool) -> dict[str, Any]:
+    return trial.data_args | ((trial.test_args or {}) if testing else {})
 
 
 def _training_set(trial: Trial, data: Any) -> Any:

@@ -288,3 +288,7 @@ def test_rollouts_may_be_longer_than_training(tmp_path: Path) -> None:
     assert float(row["last_frame:u_out"]) == pytest.approx(curves[:, -1].mean(), rel=1e-4)
     assert curves.min() < float(row["relative_l2:u_out"]) < curves.max()
     assert not np.allclose(curves[:, 0], curves[:, -1])
+    checkpoint = str(run / "checkpoints" / "last.ckpt")
+    assert main(["rollout", checkpoint, "--out", str(tmp_path / "rolled"), "--pictures", "false"]) == 0
+    (first,) = (tmp_path / "rolled").glob("*.csv")
+    assert [float(r["relative_l2"]) for r in read(first)] == pytest.approx(curves[0], rel=1e-4)
