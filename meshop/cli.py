@@ -843,7 +843,11 @@ def _write_run(out: Path, options: Namespace, data: Any) -> None:
 
     plain = {k: v for k, v in options.as_dict().items() if k not in ("config", "debug", "dry_run", "resume")}
     (out / "config.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
-    names = {part: [data[i].name for i in ids] for part, ids in data.splits.items()}
+    windows = getattr(data, "windows", None)  # of trajectories that are read when they are needed
+    names = {
+        part: [data[i].name for i in ids] if windows is None else list(dict.fromkeys(windows[i][0] for i in ids))
+        for part, ids in data.splits.items()
+    }
     (out / "splits.json").write_text(json.dumps(names, indent=1))
     (out / "environment.txt").write_text("".join(f"{k} {v}\n" for k, v in (versions() | {"data": data.origin}).items()))
 

@@ -265,8 +265,10 @@ class Surrogate(pl.LightningModule):
         out: MeshData = data.__copy__()
         key = "point_data" if self.spec.location == "point" else "cell_data"
         arrays = out[key].__copy__()
+        windows = {f"{field.name.removesuffix('_in')}_out" for field in self.spec.inputs if field.name.endswith("_in")}
         for name, value in prediction.items():
-            spatial = out.dim == 2 and value.dim() == 2 and (name not in arrays or arrays[name].size(1) == 3)
+            spatial = out.dim == 2 and value.dim() == 2
+            spatial = spatial and (arrays[name].size(1) == 3 if name in arrays else name not in windows)
             arrays[f"{name}_pred"] = _in_space(value, out.points) if spatial else value
             if name in truth:
                 error = value - truth[name]

@@ -16,7 +16,7 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GraphSAGE
 from torch_geometric.transforms import Compose
 
-from meshop.data import FieldSpec, InputError, MeshData
+from meshop.data import Field, FieldSpec, InputError, MeshData
 from meshop.models import CANO
 from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit, summarise
 from meshop.transforms import CellsToEdges, NodeMeasure
@@ -175,6 +175,14 @@ def test_prediction_without_truth_has_no_error_field(tmp_path: Path) -> None:
     result = surrogate.predict(surrogate.prepare(raw))
     assert "p_pred" in result.point_data
     assert "p_error" not in result.point_data
+
+
+def test_two_frames_of_a_scalar_are_no_vector() -> None:
+    mesh = GRAPH(strip(3, 4))
+    mesh.point_data["u_in"] = torch.rand(mesh.num_points, 3)
+    spec = FieldSpec((Field("u_out", "point", 2),), (Field("u_in", "point", 3),), dim=2)
+    result = Surrogate(Constant(2), spec).predict(spec.pack(mesh, "the mesh", False))
+    assert result.point_data["u_out_pred"].shape == (mesh.num_points, 2)
 
 
 def test_a_model_of_pyg_trains_and_needs_itself_to_load(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import yaml
 
 import meshop.bench.run as module
 from meshop import __version__
-from meshop.bench import bench, choose, epochs_within, measure_step, read_suite
+from meshop.bench import Trial, bench, choose, epochs_within, measure_step, read_suite
 from meshop.cli import main
 from meshop.data import InputError
 
@@ -292,3 +292,19 @@ def test_rollouts_may_be_longer_than_training(tmp_path: Path) -> None:
     assert main(["rollout", checkpoint, "--out", str(tmp_path / "rolled"), "--pictures", "false"]) == 0
     (first,) = (tmp_path / "rolled").glob("*.csv")
     assert [float(r["relative_l2"]) for r in read(first)] == pytest.approx(curves[0], rel=1e-4)
+
+
+@pytest.mark.skipif(find_spec("smithers") is None, reason="needs the package smithers (meshop[data])")
+def test_a_rollout_that_grows_is_timed_at_its_full_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = {"class_path": "torch_geometric.nn.GraphSAGE", "init_args": {"hidden_channels": 4, "num_layers": 1}}
+    windows = {"T_in": 2, "T_out": 4}
+    trial = Trial("unsteady_heat", "A", 0, 1, choice, {"batch_size": 8}, windows, rollout={"grow": 1.0})
+    calls = []
+
+    def fit(surrogate: Any, train: Any, callbacks: list[Any], **_: Any) -> None:
+        calls.append(surrogate.stepper.rollout.calls(4, progress=0.0))
+        callbacks[0].starts = [float(n) for n in range(9)]
+
+    monkeypatch.setattr(module, "fit", fit)
+    assert module.measure_step(trial, tmp_path, "cpu")["seconds_a_step"] == "1"
+    assert calls == [4]
