@@ -102,7 +102,7 @@ class LazyDataset(Dataset, ABC):
             dim=mesh.dim,
             position=position,
         )
-        self.pre_transform = self.pre_transform or default_graph(self.spec)
+        self.pre_transform = pre_transform or default_graph(self.spec)
         self.mesh = self.pre_transform(mesh)
 
     @abstractmethod

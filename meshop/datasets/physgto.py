@@ -12,7 +12,7 @@ import torch
 
 from meshop.data import Arrays, Field, InputError, MeshData
 from meshop.datasets.lazy import LazyDataset, Starts, Window, place_windows
-from meshop.datasets.official import check_shape, numbered_mesh, tensor
+from meshop.datasets.official import check_shape, numbered_mesh
 from meshop.datasets.origin import origin
 from meshop.io.arrays import Array, open_hdf5, read_hdf5
 
@@ -148,7 +148,7 @@ class PhysGTODataset(LazyDataset, ABC):
         node_type = torch.from_numpy(kind.astype("int64"))
         mesh.point_data = Arrays({"node_type": node_type, "boundary": (node_type != 0).float()})
         if self.numbers:
-            mesh.field_data = Arrays({"conditions": tensor(self.condition(name))})
+            mesh.field_data = Arrays({"conditions": torch.tensor(self.condition(name))})
         return mesh
 
 
