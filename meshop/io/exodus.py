@@ -180,7 +180,7 @@ class ExodusWriter:
 
 
 class _Block(NamedTuple):
-    """A run of cells of one type: its name, the first and the last but one, the nodes of each from 1."""
+    """A run of cells of one type: its name, where its cells are, and their nodes, counted from 1."""
 
     element: str
     cells: slice
@@ -199,13 +199,13 @@ def _blocks(mesh: MeshData) -> list[_Block]:
     """The runs of cells of one type, so that the cells keep their order.
 
     Raises:
-        InputError: no cells, a cell that Exodus II has no name for, or more than netCDF can hold.
+        InputError: no cells, a cell without a name in Exodus II, or more than netCDF can hold.
     """
     if not mesh.num_cells:
         raise InputError("Exodus II holds cells, and the mesh has none; write .pvd instead")
     codes, counts = mesh.cell_type.unique_consecutive(return_counts=True)
     if unknown := [code for code in codes.tolist() if code not in _ELEMENTS]:
-        raise InputError(f"Exodus II has no {cell_name(unknown[0])}; write .pvd instead")
+        raise InputError(f"a {cell_name(unknown[0])} cannot be written as Exodus II; write .pvd instead")
     blocks = []
     first = at = 0
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
@@ -229,11 +229,15 @@ def _variables(arrays: Arrays) -> dict[str, Array]:
     and before the vectors: they stay what they are, ``ux`` and ``uy`` as well.
 
     Raises:
-        InputError: an array that is no scalar and no vector of numbers, that doubles cannot hold, or whose variables
-            are also those of another.
+        InputError: an array that is no scalar and no vector of numbers, that doubles cannot hold, or whose name readers
+            would change or take for that of another.
     """
     scalars, vectors = {}, {}
     for name, array in arrays.items():
+        if not name.isascii() or not name.isprintable() or name != name.strip() or not 0 < len(name) < 256:
+            raise InputError(
+                f"Exodus II holds names of up to 255 ASCII letters, no blanks around (got '{name}'); rename"
+            )
         values = to_numpy(array, name)
         count = values.shape[1] if values.ndim == 2 else 1
         if values.dtype.kind == "U" or count not in (1, 2, 3):
@@ -305,4 +309,9 @@ def _write_file(
         if cell:
             put("elem_var_tab", "i", ("num_el_blk", "num_elem_var"), 1)
         for name, dimension, values in _record(time, point, cell, blocks):
-            put(name, "d", ("time_step", dimension) if dimension else ("time_step",), values[None] if dimension else values)
+            put(
+                name,
+                "d",
+                ("time_step", dimension) if dimension else ("time_step",),
+                values[None] if dimension else values,
+            )
