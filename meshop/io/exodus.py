@@ -43,6 +43,7 @@ _ELEMENTS: dict[int, tuple[str, list[int] | None]] = {
     29: ("HEX27", [*range(12), *range(16, 20), *range(12, 16), 26, 24, 25, *range(20, 24)]),
 }
 _LARGEST = 2**31 - 4  # bytes of a variable, of which netCDF classic keeps the number in four
+_MOST_BLOCKS = 1000  # beyond which files are slow to write, and slower to read
 
 
 @contextmanager
@@ -199,13 +200,18 @@ def _blocks(mesh: MeshData) -> list[_Block]:
     """The runs of cells of one type, so that the cells keep their order.
 
     Raises:
-        InputError: no cells, a cell without a name in Exodus II, or more than netCDF can hold.
+        InputError: no cells, a cell without a name in Exodus II, too many runs, or more than netCDF can hold.
     """
     if not mesh.num_cells:
         raise InputError("Exodus II holds cells, and the mesh has none; write .pvd instead")
     codes, counts = mesh.cell_type.unique_consecutive(return_counts=True)
     if unknown := [code for code in codes.tolist() if code not in _ELEMENTS]:
         raise InputError(f"a {cell_name(unknown[0])} cannot be written as Exodus II; write .pvd instead")
+    if len(codes) > _MOST_BLOCKS:
+        raise InputError(
+            f"Exodus II keeps the order of cells by a block for each run of one type, of which there are {len(codes)}, "
+            f"more than {_MOST_BLOCKS}; put cells of one type one after another, or write .pvd"
+        )
     blocks = []
     first = at = 0
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):

@@ -209,5 +209,7 @@ def test_fields_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.
     refused("the vector 'u' has a component 'uy', as another field is called", path, mesh, point_data={"uy": [0] * 6})
     for name in ("température", "a ", "", "n" * 256):
         refused("holds names of up to 255 ASCII letters", path, mesh, point_data={name: [0] * 6})
+    runs = MeshData.from_cells(mesh.points, [5, 9] * 501, [[0, 1, 2], [0, 1, 2, 3]] * 501)
+    refused("by a block for each run of one type, of which there are 1002, more than 1000", path, runs)
     monkeypatch.setattr(exodus, "_LARGEST", 47)
     refused("netCDF holds 47 bytes a variable, too few for 6 nodes, or for 2 cells of 4 nodes", path, mesh)
