@@ -189,10 +189,10 @@ class _Block(NamedTuple):
 
 
 class _Variable(NamedTuple):
-    """A variable of a frame: its name, its dimension beside the time, if any, and its numbers, big-endian doubles."""
+    """A variable of a frame: its name, its dimensions beside the time, and its numbers, big-endian doubles."""
 
     name: str
-    dimension: str | None
+    dimensions: tuple[str, ...]
     values: Array
 
 
@@ -266,12 +266,12 @@ def _variables(arrays: Arrays) -> dict[str, Array]:
 
 def _record(time: float, point: dict[str, Array], cell: dict[str, Array], blocks: list[_Block]) -> list[_Variable]:
     """The variables of a frame in the order of the file."""
-    record = [_Variable("time_whole", None, np.array([time], ">f8"))]
+    record = [_Variable("time_whole", (), np.array(time, ">f8"))]
     for number, values in enumerate(point.values(), start=1):
-        record.append(_Variable(f"vals_nod_var{number}", "num_nodes", values))
+        record.append(_Variable(f"vals_nod_var{number}", ("num_nodes",), values))
     for number, values in enumerate(cell.values(), start=1):
         for i, block in enumerate(blocks, start=1):
-            record.append(_Variable(f"vals_elem_var{number}eb{i}", f"num_el_in_blk{i}", values[block.cells]))
+            record.append(_Variable(f"vals_elem_var{number}eb{i}", (f"num_el_in_blk{i}",), values[block.cells]))
     return record
 
 
@@ -314,10 +314,5 @@ def _write_file(
             put(f"connect{i}", "i", place, block.nodes).elem_type = block.element
         if cell:
             put("elem_var_tab", "i", ("num_el_blk", "num_elem_var"), 1)
-        for name, dimension, values in _record(time, point, cell, blocks):
-            put(
-                name,
-                "d",
-                ("time_step", dimension) if dimension else ("time_step",),
-                values[None] if dimension else values,
-            )
+        for name, dimensions, values in _record(time, point, cell, blocks):
+            put(name, "d", ("time_step", *dimensions), values[None])
