@@ -238,7 +238,8 @@ def _variables(arrays: Arrays) -> dict[str, Array]:
         InputError: an array that is no scalar and no vector of numbers, that doubles cannot hold, or whose name readers
             would change or take for that of another.
     """
-    scalars, vectors = {}, {}
+    scalars: dict[str, Array] = {}
+    vectors: dict[str, dict[str, Array]] = {}
     for name, array in arrays.items():
         if not name.isascii() or not name.isprintable() or name != name.strip() or not 0 < len(name) < 256:
             raise InputError(
@@ -288,7 +289,8 @@ def _write_file(
         file.title, file.maximum_name_length = "", np.int32(longest)
         file.api_version = file.version = np.float32(8.03)
         file.floating_point_word_size, file.file_size = np.int32(8), np.int32(1)
-        sizes = {"time_step": None, "len_name": longest + 1, "len_string": 33, "len_line": 81, "four": 4, "num_dim": 3}
+        sizes: dict[str, int | None] = {"time_step": None, "len_name": longest + 1, "len_string": 33, "len_line": 81}
+        sizes |= {"four": 4, "num_dim": 3}
         sizes |= {"num_nodes": mesh.num_points, "num_elem": mesh.num_cells, "num_el_blk": len(blocks)}
         sizes |= {"num_nod_var": len(point), "num_elem_var": len(cell)}
         for i, block in enumerate(blocks, start=1):

@@ -77,7 +77,7 @@ def test_nodes_stand_where_the_manual_has_them(tmp_path: Path) -> None:
 def test_names_and_kinds_of_fields(tmp_path: Path) -> None:
     """Scalars are not joined, vectors are, also in a plane; long names stay whole; what is no double becomes one."""
     mesh = strip(2, 3)
-    fields = {
+    fields: dict[str, Any] = {
         "vx": torch.rand(12),
         "vy": torch.rand(12),
         "vz": torch.rand(12),
