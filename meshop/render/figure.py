@@ -139,6 +139,18 @@ def tile(pictures: Sequence[Image], axis: int) -> Image:
     return np.concatenate(parts, axis)
 
 
+def side_by_side(pictures: Sequence[Image], path: str | os.PathLike[str] | None = None) -> Image:
+    """Join pictures into one from left to right, on white, and write it if there is a path.
+
+    >>> side_by_side([np.zeros((2, 3, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)]).shape
+    (4, 8, 3)
+    """
+    picture = tile(pictures, axis=1)
+    if path is not None:
+        write_png(picture, Path(path))
+    return picture
+
+
 def write_png(picture: Image, path: Path) -> None:
     """Write a picture; the file appears under its name only when it is complete."""
     from matplotlib.image import imsave
