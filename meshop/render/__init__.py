@@ -1,7 +1,9 @@
 """Pictures of fields on the original mesh: :func:`field` draws one, :func:`compare` truth, prediction and error.
 
 :class:`Slice`, :class:`Clip`, :class:`Threshold`, :class:`Contour`, :class:`Warp`, :class:`Arrows` and
-:class:`Streamlines` are the filters that can be applied to the mesh before. :func:`animate` draws a series.
+:class:`Streamlines` are the filters that can be applied to the mesh before. :func:`animate` draws a series,
+:func:`gallery` several meshes with the same colours, :func:`error_histogram` how their errors spread, and
+:func:`regions` what the parts of a mesh are called; :func:`show` opens a window.
 
 :func:`assignment` and :func:`matrices` draw what :mod:`meshop.probe` finds inside a model, :func:`lead_curves` and
 :func:`spectra` what becomes of a rollout.
@@ -18,7 +20,10 @@ from meshop.render.matrix import matrices
 from meshop.render.movie import animate
 from meshop.render.paint import can_render
 from meshop.render.panels import NAN_COLOR, limits
+from meshop.render.regions import regions
 from meshop.render.shares import assignment
+from meshop.render.sheets import error_histogram, gallery
+from meshop.render.window import show
 
 __all__ = [
     "NAN_COLOR",
@@ -33,10 +38,14 @@ __all__ = [
     "assignment",
     "can_render",
     "compare",
+    "error_histogram",
     "field",
+    "gallery",
     "lead_curves",
     "limits",
     "matrices",
+    "regions",
+    "show",
     "side_by_side",
     "spectra",
 ]

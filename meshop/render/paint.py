@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Box = tuple[int, int, int, int]  # left, bottom, width, height in pixels
-Painter = Callable[["Figure", Box, str, str], None]  # figure, box, name of the scene's array, colour map
+Painter = Callable[["Figure", Box, str, Any], None]  # figure, box, name of the scene's array, colour map
 
 LINES, FRAME = "#303030", "#909090"
 MARGIN = 8  # pixels around the mesh
@@ -69,7 +69,7 @@ def paint_vtk(
     figure: Figure,
     box: Box,
     name: str,
-    cmap: str,
+    cmap: Any,
 ) -> None:
     """Paint an image by VTK."""
     import pyvista as pv
@@ -104,7 +104,7 @@ def add(
     plotter: pv.Plotter,
     scene: Scene,
     name: str,
-    cmap: str,
+    cmap: Any,
     show_edges: bool,
     nan_color: str,
     options: Mapping[str, Any],
@@ -129,7 +129,7 @@ def add(
 
 
 def paint_matplotlib(
-    scene: Scene, show_edges: bool, nan_color: str, figure: Figure, box: Box, name: str, cmap: str
+    scene: Scene, show_edges: bool, nan_color: str, figure: Figure, box: Box, name: str, cmap: Any
 ) -> None:
     """Paint the triangles of a flat scene by matplotlib."""
     from matplotlib import colormaps
@@ -143,7 +143,7 @@ def paint_matplotlib(
     surface, outline, frame = (_projected(scene, mesh) for mesh in (scene.surface, scene.outline, scene.frame))
     edges = surface.extract_all_edges() if show_edges else None
     per_point = name in surface.point_data
-    colours: dict[str, Any] = {"cmap": colormaps[cmap].with_extremes(bad=nan_color), "vmin": 0, "vmax": 1}
+    colours: dict[str, Any] = {"cmap": colormaps.get_cmap(cmap).with_extremes(bad=nan_color), "vmin": 0, "vmax": 1}
     if surface.GetNumberOfPolys():
         surface = surface.triangulate()
         (x, y, _), triangles = surface.points.T, surface.regular_faces

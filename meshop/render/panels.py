@@ -181,6 +181,11 @@ def shared(subjects: Sequence[list[list[Panel]]], clim: Limits | None, worst: fl
     return [[[replace(p, limits=ranges[p.label]) for p in row] for row in rows] for rows in subjects]
 
 
+def titled(rows: list[list[Panel]], text: str) -> list[list[Panel]]:
+    """Rows whose panels begin with the name of their mesh."""
+    return [[replace(p, title=f"{text}: {p.title}" if p.title else text) for p in row] for row in rows]
+
+
 def picture(
     parts: Sequence[tuple[Subject, list[list[Panel]]]],
     path: str | os.PathLike[str] | None = None,
@@ -215,7 +220,7 @@ def picture(
         arrays = {str(first + i): panel.scaled for i, panel in enumerate(p for row in own for p in row)}
         owner += [number] * len(arrays)
         scenes.append(Scene.of(subject.mesh, subject.location, arrays, view, subject.whole, subject.outlined))
-        painters.append(_painter(scenes[-1], show_edges, nan_color, options))
+        painters.append(painter(scenes[-1], show_edges, nan_color, options))
 
     def paint(figure: Figure, box: Box, name: str, cmap: str) -> None:
         painters[owner[int(name)]](figure, box, name, cmap)
@@ -229,7 +234,7 @@ def picture(
     return image
 
 
-def _painter(scene: Scene, show_edges: bool, nan_color: str, options: dict[str, Any]) -> Painter:
+def painter(scene: Scene, show_edges: bool, nan_color: str, options: dict[str, Any]) -> Painter:
     if can_render():
         return functools.partial(paint_vtk, scene, show_edges, nan_color, options)
     cannot = "VTK cannot draw on this machine (no EGL, no OSMesa, no display)"
