@@ -17,7 +17,7 @@ FILTERS = {
     "iso": ("T", Contour("T", 6)),
     "threshold": ("T", Threshold("T", 0.9, 1.6)),
     "warp": ("u", Warp("u", 0.2)),
-    "arrows": ("u", Arrows("u")),
+    "arrows": ("u", Arrows("u", 0.06)),
     "streamlines": ("u", Streamlines("u")),
 }
 
@@ -52,11 +52,11 @@ def with_boundary(mesh: pv.UnstructuredGrid) -> pv.UnstructuredGrid:
     return both
 
 
-def save(image: np.ndarray, path: Path, width: int = 900) -> int:
+def save(image: np.ndarray, path: Path, width: int = 760) -> int:
     """Write a picture in a size for a page, and return that of the file."""
     picture = Image.fromarray(image)
     picture.thumbnail((width, 10 * width), Image.Resampling.LANCZOS)
-    picture.quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
+    picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     return path.stat().st_size
 
 

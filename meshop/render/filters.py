@@ -198,6 +198,8 @@ class Streamlines:
             initial_step_length=0.2,
             max_step_length=0.25,
             max_length=4 * mesh.length,
+            max_steps=20_000,
+            max_error=1e-4,  # fields have kinks at the faces of cells, where smaller errors make steps tiny
             compute_vorticity=False,
         )
         if not lines.n_lines:
