@@ -265,7 +265,7 @@ def _planar(filter_: str) -> Callable[[str], Any]:
 _FILTERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "warp": ("displace the mesh by a vector field, times a factor: u=10", _plain("Warp", float)),
     "threshold": ("cells with values in a range, without a bound if it is left out: p=0.5:2", _threshold),
-    "clip": ("what lies below a plane, above it with a minus: x=0.5 or -x=0.5 or 1,1,0=0,0,0", _planar("Clip")),
+    "clip": ("what lies below a plane, above it with a minus, as --clip=-x=0.5: x=0.5 or 1,1,0=0,0,0", _planar("Clip")),
     "slice": ("the cut along a plane, in the middle if no place is given: x=0.5 or z or 1,1,0=0,0,0", _planar("Slice")),
     "iso": ("surfaces on which a field has these values, five if none are given: p=0.5,1,2",
             _plain("Contour", _numbers)),

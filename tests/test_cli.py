@@ -200,7 +200,7 @@ def test_convert_and_render(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "case_u.png").stat().st_size > 3000
     looks = ["--clip", "y=0.5", "--arrows", "u=0.1", "--view", "xy", "--out", str(tmp_path / "a.png")]
     assert main(["render", str(legacy), "--field", "u", *looks]) == 0
-    camera = ["--camera", *"0.5 0.5 3 0.5 0.5 0 0 1 0".split(), "--out", str(tmp_path / "s.png")]
+    camera = ["--camera", *map(str, (0.5, 0.5, 3, 0.5, 0.5, 0, 0, 1, 0)), "--out", str(tmp_path / "s.png")]
     assert main(["render", *(str(folder / f"case_{i}.vtu") for i in range(2)), "--field", "p", *camera]) == 0
     assert (tmp_path / "s.png").stat().st_size > 3000
 
