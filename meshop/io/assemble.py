@@ -80,6 +80,17 @@ def assemble(
     return data
 
 
+def with_dim(mesh: MeshData, dim: int) -> MeshData:
+    """The mesh with ``dim`` coordinates in ``pos``.
+
+    Raises:
+        InputError: ``dim`` is 2 and its points lie in no coordinate plane.
+    """
+    if dim != mesh.dim:
+        mesh.pos = mesh.points[:, axes_of(mesh.points, dim)].float()
+    return mesh
+
+
 def axes_of(points: Tensor, dim: int) -> list[int]:
     """The axes of points [P, 3] that ``pos`` has: all three, or the two of the coordinate plane in which they lie.
 

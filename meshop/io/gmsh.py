@@ -45,6 +45,7 @@ _TYPES: dict[int, tuple[int, list[int]]] = {
     26: (35, [*range(4)]),
 }
 _GMSH = {code: (gmsh, np.argsort(order)) for gmsh, (code, order) in _TYPES.items()}
+GMSH_CELLS = frozenset(_GMSH)
 _PHYSICAL, _ENTITY = "gmsh:physical", "gmsh:geometrical"
 
 

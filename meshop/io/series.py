@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,8 @@ from meshop.data import Arrays, InputError, MeshData, did_you_mean, split_name
 from meshop.io.assemble import axes_of
 from meshop.io.exodus import open_exodus
 from meshop.io.formats import check_file, named, valid, with_arrays
-from meshop.io.frames import TIME, Frames, PVDWriter, open_json, open_numbered, open_pvd
+from meshop.io.frames import PVDWriter, open_json, open_numbered, open_pvd
+from meshop.io.parts import TIME, Frames
 from meshop.io.xdmf import XDMFWriter, open_xdmf
 
 
@@ -239,6 +240,8 @@ def _trajectory(
         if not _same_cells(mesh, first):
             raise InputError(f"frame {number} has other cells than frame 0, and a trajectory is one mesh")
         times.append(time)
+        if number:
+            _drop(mesh, series.still, first)
         if not torch.equal(mesh.points, first.points):
             moves = moves if moves.size(1) == len(numbers) else moves.repeat(1, len(numbers), 1)
             moves[:, place] = mesh.points - first.points
@@ -266,6 +269,14 @@ def _trajectory(
     trajectory.field_data = Arrays({name: array for name, array in first.field_data.items() if name != TIME})
     trajectory.times = torch.tensor([times], dtype=torch.float64)
     return trajectory
+
+
+def _drop(mesh: MeshData, still: Iterable[str], first: MeshData) -> None:
+    """Take those arrays that stay as they are in the first frame from a later one."""
+    for key in ("point_data", "cell_data"):
+        for name in still:
+            if name in mesh[key] and name in first[key] and torch.equal(mesh[key][name], first[key][name]):
+                del mesh[key][name]
 
 
 class _Stack:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from meshop.data import InputError, MeshData
-from meshop.io.frames import Frames
+from meshop.io.parts import Frames
 from meshop.io.meshio import from_meshio, to_meshio
 
 
