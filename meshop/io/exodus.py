@@ -13,7 +13,7 @@ import torch
 
 from meshop.data import Arrays, InputError, MeshData
 from meshop.io.parts import BLOCK, BLOCKS, Frames, add_masks, add_sides, free_name, stacked
-from meshop.io.vtk import from_pyvista, vtk_errors
+from meshop.io.vtk import from_pyvista, times_of, vtk_errors
 
 _PLACES = {"Element Blocks": 0, "Side Sets": 4, "Node Sets": 7}  # in what VTK's reader gives
 
@@ -27,7 +27,6 @@ def open_exodus(path: Path) -> Iterator[Frames]:
     hold their names. Node sets are masks of points; side sets are masks of points and of the cells that have a side
     there. Numberings and the fields of sets stay out.
     """
-    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline
     from vtkmodules.vtkIOExodus import vtkExodusIIReader
 
     _check(path)
@@ -35,9 +34,7 @@ def open_exodus(path: Path) -> Iterator[Frames]:
     reader.SetFileName(str(path))
     with vtk_errors():
         reader.UpdateInformation()
-    steps = vtkStreamingDemandDrivenPipeline.TIME_STEPS()
-    about = reader.GetOutputInformation(0)
-    times = list(about.Get(steps)) if about.Has(steps) else []
+    times = times_of(reader)
     reader.SetSqueezePoints(False)
     reader.SetApplyDisplacements(False)
     for numbering in ("ObjectIdCellArray", "GlobalElementIdArray", "GlobalNodeIdArray"):

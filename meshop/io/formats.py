@@ -16,6 +16,7 @@ from meshop.io.assemble import with_dim
 from meshop.io.exodus import open_exodus
 from meshop.io.gmsh import GMSH_CELLS, read_msh, write_msh_2, write_msh_4
 from meshop.io.obj import read_obj, write_obj
+from meshop.io.openfoam import is_case, open_foam
 from meshop.io.parts import TIME, Frames
 from meshop.io.ply import read_ply, write_ply
 from meshop.io.stl import read_stl, write_stl
@@ -85,6 +86,7 @@ FORMATS: dict[str, Format] = {
     ".e": _timed("Exodus II", open_exodus),
     ".exo": _timed("Exodus II", open_exodus),
     ".ex2": _timed("Exodus II", open_exodus),
+    ".foam": _timed("OpenFOAM case", open_foam),
 }
 
 
@@ -99,7 +101,8 @@ def read_mesh(path: str | os.PathLike[str], dim: int = 3, time: float | None = N
     it matters, and :class:`meshop.transforms.Center` mends it.
 
     Args:
-        path: the file; its extension says which row of ``meshop.io.FORMATS`` reads it.
+        path: the file, whose extension says which row of ``meshop.io.FORMATS`` reads it; or the directory of an
+            OpenFOAM case.
         dim: number of coordinates in ``pos``; 2 takes the two axes of the coordinate plane in which the points lie.
         time: which of the file's times to read; by default its last.
 
@@ -183,7 +186,7 @@ def mesh_format(path: Path) -> Format:
     Raises:
         InputError: there is none.
     """
-    suffix = path.suffix.lower()
+    suffix = ".foam" if is_case(path) else path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(
             f"Expected a mesh file with one of the extensions {', '.join(FORMATS)} (got '{path}')"
@@ -196,10 +199,12 @@ def check_file(path: Path) -> None:
     """Check that there is a file with something in it.
 
     Raises:
-        InputError: there is none, it is a directory, or it is empty.
+        InputError: there is none, it is a directory and no OpenFOAM case, or it is empty, as only ``.foam`` may be.
     """
     if not path.exists():
         raise InputError("there is no such file")
+    if is_case(path) or (path.is_file() and path.suffix.lower() == ".foam"):
+        return
     if path.is_dir():
         raise InputError("it is a directory, not a mesh file")
     if path.stat().st_size == 0:

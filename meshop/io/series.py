@@ -19,6 +19,7 @@ from meshop.io.assemble import axes_of
 from meshop.io.exodus import open_exodus
 from meshop.io.formats import check_file, named, valid, with_arrays
 from meshop.io.frames import PVDWriter, open_json, open_numbered, open_pvd
+from meshop.io.openfoam import is_case, open_foam
 from meshop.io.parts import TIME, Frames
 from meshop.io.xdmf import XDMFWriter, open_xdmf
 
@@ -51,6 +52,7 @@ SERIES_FORMATS: dict[str, SeriesFormat] = {
     ".e": SeriesFormat("Exodus II", open_exodus),
     ".exo": SeriesFormat("Exodus II", open_exodus),
     ".ex2": SeriesFormat("Exodus II", open_exodus),
+    ".foam": SeriesFormat("OpenFOAM case", open_foam),
 }
 
 
@@ -78,8 +80,8 @@ def read_series(
     the last number in the name. Files of one time in a PVD are parts of a mesh, put one after another.
 
     Args:
-        path: a file, whose extension says which row of ``meshop.io.SERIES_FORMATS`` reads it; or a directory of
-            numbered mesh files; or a pattern of their names, ``"out/run_*.vtu"``.
+        path: a file, whose extension says which row of ``meshop.io.SERIES_FORMATS`` reads it; or the
+            directory of an OpenFOAM case; or a directory of numbered mesh files; or a pattern of their names, ``"out/run_*.vtu"``.
         fields: names of those to read, ``"u"`` or ``"u:point"``; by default all.
         frames: which to read, from 0; by default all. Of the others, only the first is looked at.
         dim: number of coordinates in ``pos``, as in :func:`~meshop.io.read_mesh`.
@@ -216,8 +218,10 @@ def _series_format(path: Path) -> SeriesFormat:
 def _opened(path: str | os.PathLike[str]) -> Iterator[Frames]:
     """The frames of a series; what is wrong with it is said in a sentence that begins with its name."""
     path = Path(path)
-    many = path.is_dir() or (not path.exists() and any(letter in path.name for letter in "*?["))
-    form = SeriesFormat("series of mesh", open_numbered) if many else _series_format(path)
+    case = is_case(path)
+    many = (path.is_dir() and not case) or (not path.exists() and any(letter in path.name for letter in "*?["))
+    suffix = Path("a.foam") if case else path
+    form = SeriesFormat("series of mesh", open_numbered) if many else _series_format(suffix)
     with named(f"Cannot read '{path}'"):
         if not many:
             check_file(path)

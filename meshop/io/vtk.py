@@ -280,6 +280,15 @@ def _write_xml(path: Path, mesh: Any, binary: bool) -> None:
     path.write_text(writer.GetOutputString(), encoding="utf-8", newline="\n")
 
 
+def times_of(reader: Any) -> list[float]:
+    """The times that a reader of VTK has found in a file."""
+    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline
+
+    steps = vtkStreamingDemandDrivenPipeline.TIME_STEPS()
+    about = reader.GetOutputInformation(0)
+    return list(about.Get(steps)) if about.Has(steps) else []
+
+
 @contextmanager
 def vtk_errors() -> Iterator[None]:
     """Turn what VTK would print into one :class:`~meshop.data.InputError`."""
