@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 
 from meshop.data import Arrays, InputError, MeshData, did_you_mean, in_plane_axes
 from meshop.io.assemble import with_dim
+from meshop.io.cgns import open_cgns
+from meshop.io.ensight import open_ensight
 from meshop.io.exodus import open_exodus
 from meshop.io.gmsh import GMSH_CELLS, read_msh, write_msh_2, write_msh_4
 from meshop.io.obj import read_obj, write_obj
@@ -87,6 +89,8 @@ FORMATS: dict[str, Format] = {
     ".exo": _timed("Exodus II", open_exodus),
     ".ex2": _timed("Exodus II", open_exodus),
     ".foam": _timed("OpenFOAM case", open_foam),
+    ".cgns": _timed("CGNS", open_cgns),
+    ".case": _timed("EnSight case", open_ensight),
 }
 
 

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 
 from meshop.data import Arrays, InputError, MeshData
-from meshop.geometry.pairs import row_numbers
-from meshop.io.parts import BLOCK, Frames, add_masks, add_sides, joined
-from meshop.io.vtk import from_pyvista, times_of, vtk_errors
+from meshop.io.parts import BLOCK, Frames, Numbers, add_masks, add_sides, joined, point_keys
+from meshop.io.vtk import children, from_pyvista, times_of, vtk_errors
 
 _BETWEEN = "procBoundary"  # how OpenFOAM calls patches between processors
 
@@ -110,10 +109,10 @@ def _mesh(output: Any, still: Callable[[str], None]) -> MeshData:
         mesh = from_pyvista(blocks["internalMesh"])
         mesh.point_data, mesh.field_data = Arrays(), Arrays()
         prefix = f"{name}/" if name else ""
-        numbers = _Numbers(mesh)
-        patches = {prefix + key: numbers.of(patch) for key, patch in _children(blocks.get("boundary"))}
-        zones = dict(_children(blocks.get("zones"))).get("cellZones")
-        members = {prefix + key: numbers.cells(zone) for key, zone in _children(zones)}
+        numbers = Numbers(mesh)
+        patches = {prefix + key: numbers.of(from_pyvista(patch)) for key, patch in children(blocks.get("boundary"))}
+        zones = dict(children(blocks.get("zones"))).get("cellZones")
+        members = {prefix + key: numbers.cells(from_pyvista(zone)) for key, zone in children(zones)}
         for got in add_masks(mesh.cell_data, members) + add_sides(mesh, patches):
             still(got)
         regions[name] = mesh
@@ -123,58 +122,13 @@ def _mesh(output: Any, still: Callable[[str], None]) -> MeshData:
 
 
 def _regions(output: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    blocks = dict(_children(output))
+    blocks = dict(children(output))
     if "internalMesh" in blocks:
         yield name, blocks
         return
     for key, block in blocks.items():
         if block.IsA("vtkMultiBlockDataSet"):
             yield from _regions(block, f"{name}/{key}" if name else key)
-
-
-def _children(blocks: Any) -> Iterator[tuple[str, Any]]:
-    """The blocks, by their names, that have points."""
-    for i in range(blocks.GetNumberOfBlocks() if blocks else 0):
-        block = blocks.GetBlock(i)
-        if block is not None and (block.IsA("vtkMultiBlockDataSet") or block.GetNumberOfPoints()):
-            yield blocks.GetMetaData(i).Get(blocks.NAME()), block
-
-
-class _Numbers:
-    """Finds the points and cells of patches and zones in the mesh: those with the same coordinates and nodes."""
-
-    def __init__(self, mesh: MeshData) -> None:
-        self.mesh = mesh
-        self.keys, first = np.unique(_rows(mesh.points), return_index=True)
-        self.first = torch.from_numpy(first)
-
-    def of(self, patch: Any) -> MeshData:
-        """A patch with the mesh's node numbers."""
-        side = from_pyvista(patch)
-        at = np.searchsorted(self.keys, _rows(side.points.to(self.mesh.points.dtype)))
-        side.cell_index = self.first[torch.from_numpy(at)[side.cell_index]]
-        return side
-
-    def cells(self, zone: Any) -> torch.Tensor:
-        """Which cells of the mesh are in a zone, which has the mesh's points."""
-        other = from_pyvista(zone)
-        mesh = self.mesh
-        out = torch.zeros(mesh.num_cells, dtype=torch.bool)
-        for size in other.cell_size.unique().tolist():
-            cells = (mesh.cell_size == size).nonzero().squeeze(1)
-            own, wanted = (
-                m.cell_index[(m.cell_size == size).repeat_interleave(m.cell_size)].reshape(-1, size)
-                for m in (mesh, other)
-            )
-            number = row_numbers(torch.cat([own, wanted]).sort(dim=1).values)
-            out[cells[torch.isin(number[: len(own)], number[len(own) :])]] = True
-        return out
-
-
-def _rows(points: torch.Tensor) -> Any:
-    """One value for each row of coordinates, equal where these are."""
-    rows = np.ascontiguousarray(points.numpy() + 0.0)  # no negative zeros
-    return rows.view(np.dtype((np.void, rows.dtype.itemsize * 3))).ravel()
 
 
 def _welded(mesh: MeshData) -> MeshData:
@@ -186,7 +140,7 @@ def _welded(mesh: MeshData) -> MeshData:
         del mesh.cell_data[name]
     place = torch.arange(mesh.num_points)
     shared = between.nonzero().squeeze(1)
-    _, first, group = np.unique(_rows(mesh.points[shared]), return_index=True, return_inverse=True)
+    _, first, group = np.unique(point_keys(mesh.points[shared]), return_index=True, return_inverse=True)
     place[shared] = shared[torch.from_numpy(first)][torch.from_numpy(group)]
     kept, number = place.unique(return_inverse=True)
     for name, mask in mesh.point_data.items():

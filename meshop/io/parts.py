@@ -14,6 +14,7 @@ from torch_geometric.data import Batch
 
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cells_at
+from meshop.geometry.pairs import row_numbers
 
 TIME = "TimeValue"  # the field in which VTK's files hold their time
 BLOCK, BLOCKS = "block", "blocks"
@@ -125,3 +126,45 @@ def add_masks(arrays: Arrays, masks: Mapping[str, Any]) -> list[str]:
         names.append(free_name(name, arrays))
         arrays[names[-1]] = np.asarray(mask, dtype=bool)
     return names
+
+
+class Numbers:
+    """The points and cells of a mesh by coordinates and nodes, to find those of its patches and zones.
+
+    Args:
+        mesh: the mesh.
+    """
+
+    def __init__(self, mesh: MeshData) -> None:
+        self.mesh = mesh
+        self.keys, first = np.unique(point_keys(mesh.points), return_index=True)
+        self.first = torch.from_numpy(first)
+
+    def of(self, side: MeshData) -> MeshData:
+        """A patch with the mesh's node numbers."""
+        points = side.points.to(self.mesh.points.dtype)
+        if torch.equal(points, self.mesh.points):
+            return side
+        at = np.searchsorted(self.keys, point_keys(points))
+        side.cell_index = self.first[torch.from_numpy(at)[side.cell_index]]
+        return side
+
+    def cells(self, zone: MeshData) -> Tensor:
+        """Which cells of the mesh are in a zone, which has the mesh's points."""
+        mesh = self.mesh
+        out = torch.zeros(mesh.num_cells, dtype=torch.bool)
+        for size in zone.cell_size.unique().tolist():
+            cells = (mesh.cell_size == size).nonzero().squeeze(1)
+            own, wanted = (
+                m.cell_index[(m.cell_size == size).repeat_interleave(m.cell_size)].reshape(-1, size)
+                for m in (mesh, zone)
+            )
+            number = row_numbers(torch.cat([own, wanted]).sort(dim=1).values)
+            out[cells[torch.isin(number[: len(own)], number[len(own) :])]] = True
+        return out
+
+
+def point_keys(points: Tensor) -> np.ndarray[Any, Any]:
+    """One value for each point [P, 3], equal where the coordinates are."""
+    rows = np.ascontiguousarray(points.numpy() + 0.0)  # no negative zeros
+    return rows.view(np.dtype((np.void, rows.dtype.itemsize * 3))).ravel()

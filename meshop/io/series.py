@@ -16,6 +16,8 @@ from torch import Tensor
 
 from meshop.data import Arrays, InputError, MeshData, did_you_mean, split_name
 from meshop.io.assemble import axes_of
+from meshop.io.cgns import open_cgns
+from meshop.io.ensight import open_ensight
 from meshop.io.exodus import open_exodus
 from meshop.io.formats import check_file, named, valid, with_arrays
 from meshop.io.frames import PVDWriter, open_json, open_numbered, open_pvd
@@ -53,6 +55,8 @@ SERIES_FORMATS: dict[str, SeriesFormat] = {
     ".exo": SeriesFormat("Exodus II", open_exodus),
     ".ex2": SeriesFormat("Exodus II", open_exodus),
     ".foam": SeriesFormat("OpenFOAM case", open_foam),
+    ".cgns": SeriesFormat("CGNS", open_cgns),
+    ".case": SeriesFormat("EnSight case", open_ensight),
 }
 
 
@@ -81,7 +85,8 @@ def read_series(
 
     Args:
         path: a file, whose extension says which row of ``meshop.io.SERIES_FORMATS`` reads it; or the
-            directory of an OpenFOAM case; or a directory of numbered mesh files; or a pattern of their names, ``"out/run_*.vtu"``.
+            directory of an OpenFOAM case; or a directory of numbered mesh files; or a pattern of their names,
+            ``"out/run_*.vtu"``.
         fields: names of those to read, ``"u"`` or ``"u:point"``; by default all.
         frames: which to read, from 0; by default all. Of the others, only the first is looked at.
         dim: number of coordinates in ``pos``, as in :func:`~meshop.io.read_mesh`.

@@ -289,6 +289,15 @@ def times_of(reader: Any) -> list[float]:
     return list(about.Get(steps)) if about.Has(steps) else []
 
 
+def children(blocks: Any) -> Iterator[tuple[str, Any]]:
+    """The blocks of a block, by their names, that have points or blocks."""
+    for i in range(blocks.GetNumberOfBlocks() if blocks else 0):
+        block = blocks.GetBlock(i)
+        if block is not None and (block.IsA("vtkMultiBlockDataSet") or block.GetNumberOfPoints()):
+            about = blocks.GetMetaData(i)
+            yield (about.Get(blocks.NAME()) if about.Has(blocks.NAME()) else str(i)), block
+
+
 @contextmanager
 def vtk_errors() -> Iterator[None]:
     """Turn what VTK would print into one :class:`~meshop.data.InputError`."""
