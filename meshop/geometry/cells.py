@@ -402,7 +402,9 @@ def cells_at(mesh: tuple[Tensor, ...], sides: tuple[Tensor, ...]) -> Tensor:
     """
     out = torch.zeros(mesh[0].numel(), dtype=torch.bool)
     own = [(cells, nodes) for _, cells, nodes in _facets(*mesh)]
-    own += [(cells, nodes[:, corners]) for shape, cells, nodes in cells_by_shape(*mesh[:3]) for corners in _whole(shape)]
+    own += [
+        (cells, nodes[:, corners]) for shape, cells, nodes in cells_by_shape(*mesh[:3]) for corners in _whole(shape)
+    ]
     wanted = [nodes[:, corners] for shape, _, nodes in cells_by_shape(*sides) for corners in _whole(shape)]
     for size in {nodes.size(1) for nodes in wanted}:
         one = torch.cat([nodes for nodes in wanted if nodes.size(1) == size])

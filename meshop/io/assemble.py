@@ -132,6 +132,19 @@ def to_numpy(array: Tensor | np.ndarray[Any, Any], name: str) -> np.ndarray[Any,
     return array.reshape(len(array), math.prod(array.shape[1:])) if array.ndim > 2 else np.atleast_1d(array)
 
 
+def positions(tags: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
+    """Where the wanted tags stand among all.
+
+    >>> positions(np.array([30, 10, 20]), np.array([10, 30]), "nodes").tolist()
+    [1, 0]
+    """
+    order = np.argsort(tags, kind="stable")
+    at = np.searchsorted(tags, wanted, sorter=order).clip(max=len(tags) - 1)
+    if len(wanted) and (len(tags) == 0 or (tags[order[at]] != wanted).any()):
+        raise InputError(f"it refers to {what} that it does not hold")
+    return order[at]
+
+
 # what surface files call their cells, in the order in which VTK numbers them: codes by number of nodes, and otherwise
 POLY_CELLS: dict[str, tuple[dict[int, int], int]] = {
     "Verts": ({1: 1}, 2),

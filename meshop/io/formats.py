@@ -12,16 +12,21 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from meshop.data import Arrays, InputError, MeshData, did_you_mean, in_plane_axes
+from meshop.io.abaqus import ABAQUS_CELLS, read_inp, write_inp
 from meshop.io.assemble import with_dim
 from meshop.io.cgns import open_cgns
 from meshop.io.ensight import open_ensight
 from meshop.io.exodus import open_exodus
 from meshop.io.gmsh import GMSH_CELLS, read_msh, write_msh_2, write_msh_4
+from meshop.io.med import MED_CELLS, open_med, write_med
+from meshop.io.nastran import NASTRAN_CELLS, read_bdf, write_bdf
 from meshop.io.obj import read_obj, write_obj
+from meshop.io.off import OFF_CELLS, read_off, write_off
 from meshop.io.openfoam import is_case, open_foam
 from meshop.io.parts import TIME, Frames
 from meshop.io.ply import read_ply, write_ply
 from meshop.io.stl import read_stl, write_stl
+from meshop.io.su2 import SU2_CELLS, read_su2, write_su2
 from meshop.io.trimesh import read_trimesh
 from meshop.io.vtk import (
     read_legacy,
@@ -32,6 +37,7 @@ from meshop.io.vtk import (
     write_vtp,
     write_vtu,
 )
+from meshop.io.xdmf import XDMF_CELLS, open_xdmf, write_xdmf
 
 
 class Format(NamedTuple):
@@ -42,7 +48,7 @@ class Format(NamedTuple):
         read: what reads a file (path, dim); of several times, the last.
         write: what writes one (path, data, binary), if anything does.
         cells: VTK codes of the cells that it holds; ``None`` is all.
-        fields: the keys of :class:`~meshop.data.MeshData` whose arrays it holds.
+        fields: what it holds beside points and cells: arrays of points, of cells and of the file, or sets only.
         frames: what opens the times of a file, if it may hold several.
     """
 
@@ -50,47 +56,62 @@ class Format(NamedTuple):
     read: Callable[[Path, int], MeshData]
     write: Callable[[Path, MeshData, bool], None] | None = None
     cells: frozenset[int] | None = None
-    fields: tuple[str, ...] = ("point_data", "cell_data", "field_data")
+    fields: str = "point, cell, file"
     frames: Callable[[Path], AbstractContextManager[Frames]] | None = None
 
 
 def _timed(
-    name: str, frames: Callable[[Path], AbstractContextManager[Frames]], cells: frozenset[int] | None = None
+    name: str,
+    frames: Callable[[Path], AbstractContextManager[Frames]],
+    write: Callable[[Path, MeshData, bool], None] | None = None,
+    cells: frozenset[int] | None = None,
+    fields: str = "point, cell",
 ) -> Format:
     """The row of a format whose files may hold several times."""
-    return Format(name, lambda path, dim: _frame(frames, path, None, dim), None, cells, frames=frames)
+    return Format(name, lambda path, dim: _frame(frames, path, None, dim), write, cells, fields, frames)
 
 
-SURFACE = frozenset({5, 7, 9})
-DATA = ("point_data", "cell_data")
+_POLY = frozenset({1, 2, 3, 4, 5, 6, 7, 9})
+_CURVED, _STRAIGHT = frozenset({1, 3, 9, 12}), frozenset({1, 3, 8, 11})  # cells of grids by their dimension
+_FACES = frozenset({5, 7, 9})
 
 # To add a format, add a row.
 FORMATS: dict[str, Format] = {
     ".vtu": Format("VTK unstructured grid", read_xml("UnstructuredGrid"), write_vtu),
     ".vtk": Format("VTK legacy", read_legacy, write_legacy),
-    ".vtp": Format("VTK poly data", read_xml("PolyData"), write_vtp, frozenset({1, 2, 3, 4, 5, 6, 7, 9})),
-    ".vts": Format("VTK structured grid", read_xml("StructuredGrid"), cells=frozenset({3, 9, 12})),
-    ".vtr": Format("VTK rectilinear grid", read_xml("RectilinearGrid"), cells=frozenset({3, 8, 11})),
-    ".vti": Format("VTK image data", read_xml("ImageData"), cells=frozenset({3, 8, 11})),
+    ".vtp": Format("VTK poly data", read_xml("PolyData"), write_vtp, _POLY),
+    ".vts": Format("VTK structured grid", read_xml("StructuredGrid"), cells=_CURVED),
+    ".vtr": Format("VTK rectilinear grid", read_xml("RectilinearGrid"), cells=_STRAIGHT),
+    ".vti": Format("VTK image data", read_xml("ImageData"), cells=_STRAIGHT),
     ".pvtu": Format("VTK unstructured grid in pieces", read_pieces("UnstructuredGrid")),
-    ".pvtp": Format("VTK poly data in pieces", read_pieces("PolyData"), cells=frozenset({1, 2, 3, 4, 5, 6, 7, 9})),
-    ".pvts": Format("VTK structured grid in pieces", read_xml("PStructuredGrid"), cells=frozenset({3, 9, 12})),
-    ".pvtr": Format("VTK rectilinear grid in pieces", read_xml("PRectilinearGrid"), cells=frozenset({3, 8, 11})),
-    ".pvti": Format("VTK image data in pieces", read_xml("PImageData"), cells=frozenset({3, 8, 11})),
+    ".pvtp": Format("VTK poly data in pieces", read_pieces("PolyData"), cells=_POLY),
+    ".pvts": Format("VTK structured grid in pieces", read_xml("PStructuredGrid"), cells=_CURVED),
+    ".pvtr": Format("VTK rectilinear grid in pieces", read_xml("PRectilinearGrid"), cells=_STRAIGHT),
+    ".pvti": Format("VTK image data in pieces", read_xml("PImageData"), cells=_STRAIGHT),
     ".vtm": Format("VTK multi-block", read_multiblock),
     ".vtmb": Format("VTK multi-block", read_multiblock),
-    ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4, GMSH_CELLS),
-    ".msh2": Format("gmsh 2.2", read_msh, write_msh_2, GMSH_CELLS),
-    ".ply": Format("PLY", read_ply, write_ply, SURFACE, DATA),
-    ".stl": Format("STL", read_stl, write_stl, frozenset({5}), ()),
-    ".obj": Format("Wavefront OBJ", read_obj, write_obj, frozenset({1, 2, 3, 4, 5, 7, 9}), ()),
-    ".glb": Format("binary glTF", read_trimesh, cells=frozenset({5})),
-    ".e": _timed("Exodus II", open_exodus),
-    ".exo": _timed("Exodus II", open_exodus),
-    ".ex2": _timed("Exodus II", open_exodus),
-    ".foam": _timed("OpenFOAM case", open_foam),
-    ".cgns": _timed("CGNS", open_cgns),
+    ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4, GMSH_CELLS, "point, cell, groups"),
+    ".msh2": Format("gmsh 2.2", read_msh, write_msh_2, GMSH_CELLS, "point, cell, groups"),
+    ".e": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
+    ".exo": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
+    ".ex2": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
+    ".foam": _timed("OpenFOAM case", open_foam, fields="cell, patches, zones"),
+    ".cgns": _timed("CGNS", open_cgns, fields="point, cell, patches"),
     ".case": _timed("EnSight case", open_ensight),
+    ".xdmf": _timed("XDMF", open_xdmf, write_xdmf, XDMF_CELLS),
+    ".xmf": _timed("XDMF", open_xdmf, write_xdmf, XDMF_CELLS),
+    ".med": _timed("MED", open_med, write_med, MED_CELLS, "point, cell, groups"),
+    ".inp": Format("Abaqus input", read_inp, write_inp, ABAQUS_CELLS, "sets"),
+    ".bdf": Format("Nastran bulk data", read_bdf, write_bdf, NASTRAN_CELLS, "property"),
+    ".nas": Format("Nastran bulk data", read_bdf, write_bdf, NASTRAN_CELLS, "property"),
+    ".fem": Format("Nastran bulk data (OptiStruct)", read_bdf, write_bdf, NASTRAN_CELLS, "property"),
+    ".su2": Format("SU2", read_su2, write_su2, SU2_CELLS, "markers"),
+    ".ply": Format("PLY", read_ply, write_ply, _FACES, "point, cell"),
+    ".stl": Format("STL", read_stl, write_stl, frozenset({5}), "none"),
+    ".obj": Format("Wavefront OBJ", read_obj, write_obj, OFF_CELLS | {2, 4}, "none"),
+    ".off": Format("OFF", read_off, write_off, OFF_CELLS, "none"),
+    ".glb": Format("binary glTF", read_trimesh, cells=frozenset({5}), fields="point, cell"),
+    ".gltf": Format("glTF", read_trimesh, cells=frozenset({5}), fields="point, cell"),
 }
 
 

@@ -61,7 +61,7 @@ def joined(parts: Sequence[MeshData], names: Sequence[str]) -> MeshData:
     mesh.field_data = Arrays()
     for part, name in zip(parts, names, strict=True):
         for key, array in part.field_data.items():
-            known = key in mesh.field_data and not Arrays({"": array}) == Arrays({"": mesh.field_data[key]})
+            known = key in mesh.field_data and Arrays({"": array}) != Arrays({"": mesh.field_data[key]})
             mesh.field_data[f"{name}/{key}" if known else key] = array
     blocks = np.repeat(np.arange(len(parts)), [part.num_cells for part in parts])
     mesh.cell_data[free_name(BLOCK, mesh.cell_data)] = blocks
@@ -75,7 +75,9 @@ def stacked(stores: Sequence[Arrays], counts: Sequence[int]) -> Arrays:
     for name in dict.fromkeys(name for store in stores for name in store):
         have = [store[name] for store in stores if name in store]
         if len({tuple(array.shape[1:]) for array in have}) > 1 or len({isinstance(a, Tensor) for a in have}) > 1:
-            raise InputError(f"Expected as many components of '{name}' in all parts; save the parts as files of their own")
+            raise InputError(
+                f"Expected as many components of '{name}' in all parts; save the parts as files of their own"
+            )
         kind = have[0]
         if not isinstance(kind, Tensor):
             own = [s[name] if name in s else np.full(n, "") for s, n in zip(stores, counts, strict=True)]
@@ -126,6 +128,21 @@ def add_masks(arrays: Arrays, masks: Mapping[str, Any]) -> list[str]:
         names.append(free_name(name, arrays))
         arrays[names[-1]] = np.asarray(mask, dtype=bool)
     return names
+
+
+def masks_of(arrays: Arrays) -> dict[str, Tensor]:
+    """Those arrays that are masks: of booleans, or of the zeros and ones of bytes that VTK's files make of them.
+
+    >>> masks_of(Arrays({"a": [True], "b": np.uint8([1]), "c": [1.0]}))
+    {'a': tensor([True]), 'b': tensor([True])}
+    """
+    return {
+        name: array.bool()
+        for name, array in arrays.items()
+        if isinstance(array, Tensor)
+        and array.dim() == 1
+        and (array.dtype == torch.bool or (array.dtype == torch.uint8 and bool((array < 2).all())))
+    }
 
 
 class Numbers:

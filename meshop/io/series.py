@@ -21,6 +21,7 @@ from meshop.io.ensight import open_ensight
 from meshop.io.exodus import open_exodus
 from meshop.io.formats import check_file, named, valid, with_arrays
 from meshop.io.frames import PVDWriter, open_json, open_numbered, open_pvd
+from meshop.io.med import open_med
 from meshop.io.openfoam import is_case, open_foam
 from meshop.io.parts import TIME, Frames
 from meshop.io.xdmf import XDMFWriter, open_xdmf
@@ -57,6 +58,7 @@ SERIES_FORMATS: dict[str, SeriesFormat] = {
     ".foam": SeriesFormat("OpenFOAM case", open_foam),
     ".cgns": SeriesFormat("CGNS", open_cgns),
     ".case": SeriesFormat("EnSight case", open_ensight),
+    ".med": SeriesFormat("MED", open_med),
 }
 
 
