@@ -44,7 +44,9 @@ Cases = dict[str, tuple[nn.Module, Make, tuple[str, ...]]]  # module, graphs, la
 def write(folder: Path) -> None:
     """Write the generated pages into ``folder``; a page that has not changed keeps its date."""
     pages = {"operators.md": operators()}
-    pages |= {f"{make.__name__}.md": make((folder / f"{make.__name__}.md").read_text()) for make in (benchmarks, formats)}
+    pages |= {
+        f"{make.__name__}.md": make((folder / f"{make.__name__}.md").read_text()) for make in (benchmarks, formats)
+    }
     pages |= {f"cards/{name}.md": linked((card(name) / "README.md").read_text()) for name in BENCHMARKS}
     (folder / "cards").mkdir(exist_ok=True)
     for name, text in pages.items():

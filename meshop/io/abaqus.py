@@ -117,7 +117,8 @@ def _keywords(path: Path, depth: int = 0) -> Iterator[tuple[str, dict[str, str],
     """Each keyword, its options and the lines below it; of files that it includes, too."""
     if not path.is_file() or depth > 20:
         raise InputError(f"it includes '{path}', and there is no such file")
-    keyword, options = "", {}
+    keyword = ""
+    options: dict[str, str] = {}
     rows: list[str] = []
     lines = iter(path.read_text(errors="replace").splitlines())
     for raw in lines:

@@ -208,15 +208,13 @@ def write_med(path: Path, data: MeshData, binary: bool) -> None:
         {name: np.split(values, cuts)[: len(cells)] for name, values in cell_data.items()},
     )
     for masks, sign, key in ((groups[0], 1, "point_tags"), (groups[1], -1, "cell_tags")):
-        masks = {name: mask.numpy() for name, mask in masks.items() if name not in long}
-        if not masks:
+        kept = {name: mask.numpy() for name, mask in masks.items() if name not in long}
+        if not kept:
             continue
-        rows, family = np.unique(np.stack(list(masks.values()), axis=1), axis=0, return_inverse=True)
+        rows, family = np.unique(np.stack(list(kept.values()), axis=1), axis=0, return_inverse=True)
         number = np.where(rows.any(axis=1), sign * np.arange(1, len(rows) + 1), 0)
         tags = {
-            int(n): [m for m, on in zip(masks, row, strict=True) if on]
-            for n, row in zip(number, rows, strict=True)
-            if n
+            int(n): [m for m, on in zip(kept, row, strict=True) if on] for n, row in zip(number, rows, strict=True) if n
         }
         setattr(out, key, tags)
         if key == "point_tags":

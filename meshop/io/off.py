@@ -22,7 +22,7 @@ def read_off(path: Path, dim: int) -> MeshData:
     if head is None or head[4]:
         raise InputError("it does not start with OFF, as the text files of this format do")
     lines = [line for line in content[head.end() :].splitlines() if line.strip()]
-    count, faces, *_ = [*text_numbers(lines[0] if lines else b"").astype(int).tolist(), 0, 0]
+    count, faces = np.append(text_numbers(lines[0] if lines else b"").astype(int), [0, 0])[:2].tolist()
     if min(count, faces) < 0 or len(lines) < 1 + count + faces:
         raise InputError("the file is shorter than its counts say")
     vertices = text_numbers(b"\n".join(lines[1 : 1 + count])).reshape(count, -1)

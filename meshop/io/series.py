@@ -120,6 +120,20 @@ def count_frames(path: str | os.PathLike[str]) -> int:
         return series.count
 
 
+def holds_times(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds several times.
+
+    Raises:
+        InputError: no such series, or a broken one.
+    """
+    path = Path(path)
+    with named(f"Cannot read '{path}'"):
+        check_file(path)
+        form = _series_format(path)
+        with valid(form.name), form.open(path) as frames:
+            return frames.count > 1
+
+
 class SeriesWriter:
     """Write a series frame by frame: PVD with VTU, or XDMF with HDF5.
 
