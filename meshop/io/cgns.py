@@ -19,14 +19,15 @@ _ABOUT = ("Base/Zone", "ispatch", "issurface")  # what VTK's reader says of its 
 def open_cgns(path: Path) -> Iterator[Frames]:
     """The times of a CGNS file: its zones one after another, as blocks.
 
-    Boundary conditions that VTK knows, and sections of surface elements beside solid ones, are masks of points and of
-    the cells that have a face there. ``VelocityX`` and so on become the vector ``Velocity``.
+    Boundary conditions of a family, of the types that VTK knows, and sections of surface elements beside solid ones
+    are masks of points and of the cells that have a face there. ``VelocityX`` and so on become the vector ``Velocity``.
     """
     from vtkmodules.vtkIOCGNSReader import vtkCGNSReader
 
     with path.open("rb") as file:
-        if not file.read(8).startswith((b"\x89HDF", b"@(#)ADF")) and not path.read_bytes()[:64].count(b"ADF"):
-            raise InputError("it is neither HDF5 nor ADF, as CGNS is")
+        start = file.read(64)
+    if not start.startswith(b"\x89HDF") and b"ADF" not in start:
+        raise InputError("it is neither HDF5 nor ADF, as CGNS is")
     reader: Any = vtkCGNSReader()
     reader.SetFileName(str(path))
     reader.SetDoublePrecisionMesh(1)

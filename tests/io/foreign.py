@@ -181,9 +181,11 @@ def cgns(path: Path, zones: int = 1) -> Path:
             wall = node(node(zone, "ZoneBC", "ZoneBC_t"), "wall", "BC_t", "BCWall")
             node(wall, "PointRange", "IndexRange_t", np.array([[3, 3]], np.int32))
             node(wall, "GridLocation", "GridLocation_t", "FaceCenter")
+            node(wall, "FamilyName", "FamilyName_t", "walls")
             flow = node(zone, "Flow", "FlowSolution_t")
             node(flow, "GridLocation", "GridLocation_t", "CellCenter")
             node(flow, "Pressure", "DataArray_t", np.array([1.5, 2.5]) + 10 * k)
+        node(base, "walls", "Family_t")
     return path
 
 
@@ -304,13 +306,13 @@ CEND
 BEGIN BULK
 $ a comment
 GRID           1              0.      0.      0.
-GRID           2             1.+0     0.      0.
+GRID           2            1.+0      0.      0.
 GRID*                  3                              1.              1.
 *                     0.
 GRID,4,,0.,1.
 GRID,5,,0.,0.,1.
 GRID           6              1.      0.      1.
-GRID           7              1.      1.    10.-1
+GRID           7              1.      1.   10.-1
 GRID           8              0.      1.      1.
 CHEXA          1       7       1       2       3       4       5       6+
 +              7       8

@@ -263,7 +263,7 @@ for suffix, form, check, options in (
     (".off", "off", triangles, {}),
     (".inp", "abaqus", bare, {}),
     (".bdf", "nastran", bare, {}),
-    (".bdf", "nastran", bare, {"point_format": "free", "cell_format": "free"}),
+    (".bdf", "nastran", bare, {"point_format": "free"}),
     (".nas", "nastran", bare, {"point_format": "fixed-small"}),
     (".fem", "nastran", bare, {"cell_format": "fixed-large"}),
     (".su2", "su2", bare, {}),
@@ -738,3 +738,15 @@ def test_the_last_frame_of_an_xdmf_series_is_a_mesh(tmp_path: Path, monkeypatch:
             writer.write_data(time, {"u": U + time}, {"q": [Q[:2], Q[2:]]})
     assert read_mesh(tmp_path / "a.xdmf").point_data["u"].tolist() == (U + 0.5).tolist()
     assert read_mesh(tmp_path / "a.xdmf", time=0.0).point_data["u"].tolist() == U.tolist()
+
+
+def test_the_commands_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from meshop.cli import main
+
+    case = foreign.foam_case(tmp_path / "case")
+    main(["convert", str(case), str(tmp_path / "a.vtu")])
+    main(["info", str(case)])
+    main(["info", str(tmp_path / "a.vtu")])
+    said = capsys.readouterr().out
+    assert said.count("points 16   cells 3 hexahedron") == 2
+    assert "inlet:cell   [3] bool" in said
