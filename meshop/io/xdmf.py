@@ -56,10 +56,21 @@ def open_xdmf(path: Path) -> Iterator[Frames]:
 def _still(path: Path) -> MeshData:
     from vtkmodules.vtkIOXdmf2 import vtkXdmfReader
 
-    for item in ElementTree.parse(path).getroot().iter("DataItem"):
+    root = ElementTree.parse(path).getroot()
+    for item in root.iter("DataItem"):
         name = (item.text or "").strip().partition(":")[0]
         if item.get("Format", "").upper() in ("HDF", "BINARY") and not (path.parent / name).is_file():
             raise InputError(f"it names '{name}', and there is no such file")
+    grids = [grid for grid in root.iter("Grid") if grid.find("Grid") is None]
+    if not grids or any(grid.find("Geometry") is None for grid in grids):  # which ends VTK, and with it the process
+        raise InputError("it holds no grid, or one without Geometry")
+    if any(grid.find("Topology") is None for grid in grids):
+        if len(grids) > 1:
+            raise InputError("one of its grids has no Topology; save each as its own file")
+        import meshio
+
+        mesh = meshio.xdmf.read(path)
+        return _from(mesh.points, [], mesh.point_data, {})
     reader: Any = vtkXdmfReader()
     reader.SetFileName(str(path))
     with vtk_errors():

@@ -665,6 +665,14 @@ BROKEN: dict[str, tuple[Write, str]] = {
         text("a.xdmf", '<Xdmf><Domain><Grid><DataItem Format="HDF">b.h5:/a</DataItem></Grid></Domain></Xdmf>'),
         "it names 'b.h5', and there is no such file",
     ),
+    "no geometry": (
+        text("a.xdmf", "<Xdmf><Domain><Grid/></Domain></Xdmf>"),
+        "it holds no grid, or one without Geometry",
+    ),
+    "lost topology": (
+        text("a.xdmf", "<Xdmf><Domain><Grid><Geometry/></Grid><Grid><Geometry/></Grid></Domain></Xdmf>"),
+        "one of its grids has no Topology",
+    ),
     "lost geometry": (text("a.case", "FORMAT\ntype: ensight gold\nGEOMETRY\nmodel: b.geo\n"), "Unable to open file"),
     "lost buffer": (text("a.gltf", json.dumps({"buffers": [{"uri": "b.bin"}]})), "it names 'b.bin'"),
     "no CGNS": (text("a.cgns", "garbage"), "it is neither HDF5 nor ADF"),
