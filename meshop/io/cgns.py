@@ -27,7 +27,7 @@ def open_cgns(path: Path) -> Iterator[Frames]:
     with path.open("rb") as file:
         start = file.read(64)
     if not start.startswith(b"\x89HDF") and b"ADF" not in start:
-        raise InputError("it is neither HDF5 nor ADF, as CGNS is")
+        raise InputError("it is no valid CGNS file (it is neither HDF5 nor ADF)")
     reader: Any = vtkCGNSReader()
     reader.SetFileName(str(path))
     reader.SetDoublePrecisionMesh(1)

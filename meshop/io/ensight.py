@@ -17,7 +17,7 @@ from meshop.io.vtk import from_pyvista, times_of, vtk_errors
 def open_ensight(path: Path) -> Iterator[Frames]:
     """The times of an EnSight case, Gold or 6, text or binary: its parts one after another, as blocks."""
     if "FORMAT" not in path.read_text(errors="replace").upper():
-        raise InputError("it has no section FORMAT, so it is no EnSight case")
+        raise InputError("it is no valid EnSight case (it has no section FORMAT)")
     readers = [_reader(path, order) for order in ("LittleEndian", "BigEndian")]  # which binary files do not say
     times = times_of(readers[0])
 

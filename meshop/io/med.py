@@ -226,11 +226,11 @@ def write_med(path: Path, data: MeshData, binary: bool) -> None:
 
 
 @contextmanager
-def hdf5() -> Iterator[None]:
-    """Say of what HDF5 stumbles over that the file is damaged, and what to install where it is missing."""
+def hdf5(what: str = "it is no valid HDF5 file") -> Iterator[None]:
+    """Put into one sentence what HDF5 stumbles over, and what to install where it is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise InputError(f'it needs {error.name}; pip install "meshop[data]"') from error
     except OSError as error:
-        raise InputError(f"HDF5 says: {' '.join(str(error).split())}") from error
+        raise InputError(f"{what}: {' '.join(str(error).split())}") from error

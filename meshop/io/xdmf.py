@@ -36,7 +36,7 @@ def open_xdmf(path: Path) -> Iterator[Frames]:
         return
     import meshio
 
-    with hdf5(), meshio.xdmf.TimeSeriesReader(path) as reader:
+    with hdf5("the HDF5 file beside it"), meshio.xdmf.TimeSeriesReader(path) as reader:
         mesh = reader.read_points_cells()
 
         def read(number: int) -> tuple[float, MeshData]:
@@ -114,7 +114,7 @@ def write_xdmf(path: Path, data: MeshData, binary: bool) -> None:
                 arrays[name] = values.astype(float if values.dtype.kind == "f" else int)
         out[key] = arrays
     warn_left_out("XDMF", [*left, *data.field_data])
-    with hdf5():
+    with hdf5("the HDF5 file beside it"):
         meshio.xdmf.write(path, to_meshio(out), data_format="XML")
 
 
@@ -136,7 +136,7 @@ class XDMFWriter:
         self.path = path
         self.times: list[float] = []
         self.folder = path.with_name(f".{path.stem}-{secrets.token_hex(4)}")
-        with hdf5():
+        with hdf5("the HDF5 file beside it"):
             import h5py
 
             self.folder.mkdir()

@@ -675,8 +675,8 @@ BROKEN: dict[str, tuple[Write, str]] = {
     ),
     "lost geometry": (text("a.case", "FORMAT\ntype: ensight gold\nGEOMETRY\nmodel: b.geo\n"), "Unable to open file"),
     "lost buffer": (text("a.gltf", json.dumps({"buffers": [{"uri": "b.bin"}]})), "it names 'b.bin'"),
-    "no CGNS": (text("a.cgns", "garbage"), "it is neither HDF5 nor ADF"),
-    "no MED": (text("a.med", "garbage"), "HDF5 says: "),
+    "no CGNS": (text("a.cgns", "garbage"), "it is no valid CGNS file"),
+    "no MED": (text("a.med", "garbage"), "it is no valid HDF5 file: "),
     "no netCDF": (text("a.e", "garbage"), "it is no netCDF file"),
 }
 
