@@ -71,6 +71,7 @@ def info(options: Namespace) -> None:
     """Print what is in a file: the points, cells and fields of a mesh, or the arrays and the SHA-256 of raw data."""
     from meshop.datasets import BENCHMARKS, card
     from meshop.io.describe import as_text, describe, describe_directory, summary
+    from meshop.io.openfoam import is_case
 
     path = Path(options.path)
     if options.path in BENCHMARKS and not path.exists():
@@ -79,13 +80,14 @@ def info(options: Namespace) -> None:
             print(f"meshop train {options.path} --config {recipe}")
         return
     reports = []
-    for report in describe_directory(path) if path.is_dir() else [describe(path)]:
+    several = path.is_dir() and not is_case(path)
+    for report in describe_directory(path) if several else [describe(path)]:
         reports.append(report)
         if not options.json:
             print(as_text(report))
     if options.json:
-        print(json.dumps(reports if path.is_dir() else reports[0], indent=2))
-    elif path.is_dir():
+        print(json.dumps(reports if several else reports[0], indent=2))
+    elif several:
         print(summary(reports))
 
 

@@ -1,4 +1,7 @@
-"""Exodus II files with time steps: read by VTK, written as netCDF, because VTK's writer rounds the times."""
+"""Exodus II files (https://sandialabs.github.io/seacas-docs/exodusII-new.pdf): read by VTK, written as netCDF.
+
+VTK's writer rounds the times.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from numpy.typing import NDArray
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cell_name
 from meshop.io.assemble import to_numpy
-from meshop.io.formats import whole
-from meshop.io.frames import Frames
-from meshop.io.vtk import from_pyvista, vtk_errors
+from meshop.io.files import whole
+from meshop.io.parts import BLOCK, BLOCKS, Frames, add_masks, add_sides, free_name, stacked
+from meshop.io.vtk import from_pyvista, times_of, vtk_errors
+
+_PLACES = {"Element Blocks": 0, "Side Sets": 4, "Node Sets": 7}  # in what VTK's reader gives
 
 Array = NDArray[Any]
 
@@ -51,9 +56,10 @@ def open_exodus(path: Path) -> Iterator[Frames]:
     """The time steps of an Exodus II file: its element blocks one after another, on the points of the file.
 
     Names are those that ParaView shows: ``disp_x`` and ``disp_y`` become the vector ``disp_``. A variable of some
-    blocks only is not a number in the others. Node sets, side sets and numberings stay out.
+    blocks only is not a number in the others. The cell data ``block`` number the blocks, and the field data ``blocks``
+    hold their names. Node sets are masks of points; side sets are masks of points and of the cells that have a side
+    there. Numberings and the fields of sets stay out.
     """
-    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline
     from vtkmodules.vtkIOExodus import vtkExodusIIReader
 
     _check(path)
@@ -61,24 +67,56 @@ def open_exodus(path: Path) -> Iterator[Frames]:
     reader.SetFileName(str(path))
     with vtk_errors():
         reader.UpdateInformation()
-    steps = vtkStreamingDemandDrivenPipeline.TIME_STEPS()
-    about = reader.GetOutputInformation(0)
-    times = list(about.Get(steps)) if about.Has(steps) else []
+    times = times_of(reader)
     reader.SetSqueezePoints(False)
     reader.SetApplyDisplacements(False)
     for numbering in ("ObjectIdCellArray", "GlobalElementIdArray", "GlobalNodeIdArray"):
         getattr(reader, f"SetGenerate{numbering}")(False)
     for kind in (reader.NODAL, reader.ELEM_BLOCK):
         reader.SetAllArrayStatus(kind, 1)
+    names = {
+        "Element Blocks": _names(reader, reader.ELEM_BLOCK, "block"),
+        "Side Sets": _names(reader, reader.SIDE_SET, "side set"),
+        "Node Sets": _names(reader, reader.NODE_SET, "node set"),
+    }
+    still: set[str] = {BLOCK}
 
     def read(number: int) -> tuple[float, MeshData]:
         with vtk_errors():
-            reader.UpdateTimeStep(times[number])
-        blocks = reader.GetOutput().GetBlock(0)  # the element blocks; then come sets and maps
-        grids = [blocks.GetBlock(i) for i in range(blocks.GetNumberOfBlocks())]
-        return times[number], _one([from_pyvista(grid) for grid in grids if grid and grid.GetNumberOfCells()])
+            if times:
+                reader.UpdateTimeStep(times[number])
+            else:
+                reader.Update()
+        found = {what: _found(reader.GetOutput().GetBlock(place), names[what]) for what, place in _PLACES.items()}
+        mesh = _one(found["Element Blocks"])
+        masks = {name: np.isin(np.arange(mesh.num_points), s.cell_index) for name, s in found["Node Sets"].items()}
+        still.update(add_masks(mesh.point_data, masks), add_sides(mesh, found["Side Sets"]))
+        frames.still = frozenset(still)
+        return (times[number] if times else nan), mesh
 
-    yield Frames(len(times), read)
+    frames = Frames(len(times), read, times)
+    yield frames
+
+
+def _names(reader: Any, kind: int, what: str) -> list[str]:
+    """Names of blocks or sets, all of which are switched on; those without a name are called by their number."""
+    taken: dict[str, None] = {}
+    for i in range(reader.GetNumberOfObjects(kind)):
+        reader.SetObjectStatus(kind, i, 1)
+        name = reader.GetObjectName(kind, i)
+        unnamed = not name or name.startswith("Unnamed ")
+        taken[free_name(f"{what} {reader.GetObjectId(kind, i)}" if unnamed else name, taken)] = None
+    return list(taken)
+
+
+def _found(blocks: Any, names: list[str]) -> dict[str, MeshData]:
+    """The blocks or sets that are not empty."""
+    grids = [blocks.GetBlock(i) for i in range(blocks.GetNumberOfBlocks())]
+    return {
+        name: from_pyvista(grid)
+        for name, grid in zip(names, grids, strict=True)
+        if grid is not None and grid.GetNumberOfCells()
+    }
 
 
 def _check(path: Path) -> None:
@@ -103,18 +141,18 @@ def _check(path: Path) -> None:
         raise InputError("the file is damaged, or shorter than its counts say")
 
 
-def _one(blocks: list[MeshData]) -> MeshData:
+def _one(blocks: dict[str, MeshData]) -> MeshData:
     """One mesh of blocks that share their points."""
-    if not blocks or any(block.polyhedra.numel() for block in blocks):
+    parts = list(blocks.values())
+    if not parts or any(part.polyhedra.numel() for part in parts):
         raise InputError("Expected elements, none of them polyhedra")
-    mesh: MeshData = blocks[0].__copy__()
+    mesh: MeshData = parts[0].__copy__()
     for key in ("cell_type", "cell_size", "cell_index"):
-        mesh[key] = torch.cat([block[key] for block in blocks])
-    mesh.cell_data, mesh.field_data = Arrays(), Arrays()
-    for name in dict.fromkeys(name for block in blocks for name in block.cell_data):
-        one = next(block.cell_data[name] for block in blocks if name in block.cell_data)
-        parts = [block.cell_data.get(name, one.new_full((block.num_cells, *one.shape[1:]), nan)) for block in blocks]
-        mesh.cell_data[name] = torch.cat(parts)
+        mesh[key] = torch.cat([part[key] for part in parts])
+    counts = [part.num_cells for part in parts]
+    mesh.cell_data = stacked([part.cell_data for part in parts], counts)
+    mesh.cell_data[free_name(BLOCK, mesh.cell_data)] = np.repeat(np.arange(len(parts)), counts)
+    mesh.field_data = Arrays({BLOCKS: np.array(list(blocks))})
     return mesh
 
 
