@@ -142,7 +142,7 @@ def _check(path: Path) -> None:
 
 
 def _one(blocks: dict[str, MeshData]) -> MeshData:
-    """One mesh of blocks that share their points."""
+    """One mesh of blocks that share their points; the cells say of which they are, unless it is one, unnamed."""
     parts = list(blocks.values())
     if not parts or any(part.polyhedra.numel() for part in parts):
         raise InputError("Expected elements, none of them polyhedra")
@@ -151,8 +151,9 @@ def _one(blocks: dict[str, MeshData]) -> MeshData:
         mesh[key] = torch.cat([part[key] for part in parts])
     counts = [part.num_cells for part in parts]
     mesh.cell_data = stacked([part.cell_data for part in parts], counts)
-    mesh.cell_data[free_name(BLOCK, mesh.cell_data)] = np.repeat(np.arange(len(parts)), counts)
-    mesh.field_data = Arrays({BLOCKS: np.array(list(blocks))})
+    if list(blocks) != ["block 1"]:
+        mesh.cell_data[free_name(BLOCK, mesh.cell_data)] = np.repeat(np.arange(len(parts)), counts)
+        mesh.field_data = Arrays({BLOCKS: np.array(list(blocks))})
     return mesh
 
 
@@ -182,7 +183,8 @@ class ExodusWriter:
     def write(self, mesh: MeshData, time: float) -> None:
         """Write a frame."""
         mesh.validate()
-        point, cell = _variables(mesh.point_data), _variables(mesh.cell_data)
+        others = Arrays({k: v for k, v in mesh.cell_data.items() if k != BLOCK or BLOCKS not in mesh.field_data})
+        point, cell = _variables(mesh.point_data), _variables(others)
         fields = list(point), list(cell)
         if self.mesh is None:
             self.blocks = _blocks(mesh)
@@ -219,8 +221,9 @@ class ExodusWriter:
 
 
 class _Block(NamedTuple):
-    """A run of cells of one type: its name, where its cells are, and their nodes, counted from 1."""
+    """A run of cells of one type and block: their names, where its cells are, their nodes from 1 on."""
 
+    name: str
     element: str
     cells: slice
     nodes: Array
@@ -235,14 +238,18 @@ class _Variable(NamedTuple):
 
 
 def _blocks(mesh: MeshData) -> list[_Block]:
-    """The runs of cells of one type, so that the cells keep their order.
+    """The runs of cells of one type, and of one of the mesh's own blocks, so that the cells keep their order.
 
     Raises:
         InputError: no cells, a cell without a name in Exodus II, too many runs, or more than netCDF can hold.
     """
     if not mesh.num_cells:
         raise InputError("Exodus II holds cells, and the mesh has none; write .pvd instead")
-    codes, counts = mesh.cell_type.unique_consecutive(return_counts=True)
+    own = BLOCK in mesh.cell_data and BLOCKS in mesh.field_data
+    number = mesh.cell_data[BLOCK] if own else torch.zeros_like(mesh.cell_type)
+    names = [str(name) for name in mesh.field_data[BLOCKS]] if own else [""]
+    runs, counts = torch.stack([mesh.cell_type.long(), number.long()]).unique_consecutive(return_counts=True, dim=1)
+    codes = runs[0]
     if unknown := [code for code in codes.tolist() if code not in _ELEMENTS]:
         raise InputError(f"a {cell_name(unknown[0])} cannot be written as Exodus II; write .pvd instead")
     if len(codes) > _MOST_BLOCKS:
@@ -252,7 +259,7 @@ def _blocks(mesh: MeshData) -> list[_Block]:
         )
     blocks = []
     first = at = 0
-    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+    for code, part, count in zip(codes.tolist(), runs[1].tolist(), counts.tolist(), strict=True):
         element, order = _ELEMENTS[code]
         size = int(mesh.cell_size[first])
         nodes = mesh.cell_index[at : at + size * count].reshape(count, size).numpy()
@@ -261,7 +268,8 @@ def _blocks(mesh: MeshData) -> list[_Block]:
                 f"netCDF holds {_LARGEST} bytes a variable, too few for {mesh.num_points} nodes, or for {count} cells "
                 f"of {size} nodes; write .pvd instead"
             )
-        blocks.append(_Block(element, slice(first, first + count), (nodes if order is None else nodes[:, order]) + 1))
+        nodes = (nodes if order is None else nodes[:, order]) + 1
+        blocks.append(_Block(names[part], element, slice(first, first + count), nodes))
         first, at = first + count, at + size * count
     return blocks
 
@@ -321,6 +329,7 @@ def _write_file(
     from scipy.io import netcdf_file
 
     names = {"coor_names": list("xyz"), "name_nod_var": list(point), "name_elem_var": list(cell)}
+    names |= {"eb_names": [block.name for block in blocks]} if any(block.name for block in blocks) else {}
     texts = {key: np.array([name.encode() for name in some]) for key, some in names.items() if some}
     longest = max(32, *(text.itemsize for text in texts.values()))
     with netcdf_file(path, "w", version=2) as file:
@@ -343,7 +352,7 @@ def _write_file(
             return variable
 
         for name, text in texts.items():
-            count = {"coor_names": "num_dim", "name_nod_var": "num_nod_var", "name_elem_var": "num_elem_var"}[name]
+            count = {"coor_names": "num_dim", "eb_names": "num_el_blk"}.get(name) or name.replace("name", "num")
             put(name, "c", (count, "len_name"), text.astype(f"S{longest + 1}").view("S1").reshape(len(text), -1))
         put("eb_status", "i", ("num_el_blk",), 1)
         put("eb_prop1", "i", ("num_el_blk",), np.arange(len(blocks)) + 1).name = "ID"
