@@ -109,6 +109,10 @@ def _render_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=str, help="a mesh file")
     parser.add_argument("--field", type=str | None, default=None, help="the field to draw: p, p:cell")
     parser.add_argument("--out", type=str | None, default=None, help="PNG to write (default: FILE_FIELD.png)")
+    parser.add_argument(
+        "--html", type=str | None, default=None, metavar="OUT.html",
+        help="write a page that shows the mesh in a browser instead: --field, or all fields",
+    )  # fmt: skip
     parser.add_argument("--component", type=str | None, default=None, help="magnitude, x, y, z or all")
     parser.add_argument("--edges", action="store_true", help="draw the edges of the cells")
     parser.add_argument("--unit", type=str, default="", help="unit shown on the colour bar")
@@ -125,12 +129,19 @@ def _render_arguments(parser: ArgumentParser) -> None:
 
 
 def render(options: Namespace) -> None:
-    """Draw a field, with FIELD_pred in the file beside truth and error; or what a trained model does inside."""
+    """Draw a field, with FIELD_pred in the file beside truth and error, or inside a trained model; --html: a page."""
     asked = [view for view in _INSIDE if options[view]]
-    if len(asked) > 1 or not (asked or options.field):
-        raise InputError(f"Name a --field to draw, or one of --{', --'.join(_INSIDE)} with a checkpoint")
+    if len(asked) > 1 or not (asked or options.field or options.html):
+        raise InputError(f"Name a --field to draw, --html, or one of --{', --'.join(_INSIDE)} with a checkpoint")
+    if options.html and (asked or options.out or options.component):
+        raise InputError("Give --html without --out, --component and checkpoints: the page has all components")
+    if options.html and options.unit and not options.field:
+        raise InputError("Name the --field that has the --unit")
     source = Path(options.path)
-    if asked:
+    if options.html:
+        out = options.html
+        _render_page(options)
+    elif asked:
         out = options.out or str(source.with_name(f"{source.stem}_{asked[0]}.png"))
         _INSIDE[asked[0]][0](options, out)
     else:
@@ -148,6 +159,15 @@ def _render_field(options: Namespace, name: str, out: str) -> None:
     predicted = f"{name}_pred" in mesh.point_data or f"{name}_pred" in mesh.cell_data
     draw: Callable[..., Any] = compare if predicted else field
     draw(mesh, options.field, out, component=options.component, unit=options.unit, show_edges=options.edges)
+
+
+def _render_page(options: Namespace) -> None:
+    from meshop.io import read_mesh
+    from meshop.render import page
+
+    fields = [options.field] if options.field else []
+    units = {split_name(field)[0]: options.unit for field in fields}
+    page(read_mesh(options.path), options.html, fields, units=units, show_edges=options.edges)
 
 
 def _render_assignment(options: Namespace, out: str) -> None:

@@ -243,7 +243,7 @@ def test_errors_of_looking_inside(
                  "--out", str(tmp_path / "sage")]) == 0  # fmt: skip
     sage = str(tmp_path / "sage" / "checkpoints" / "last.ckpt")
     for arguments, says in (
-        ([], "Name a --field to draw, or one of --assignment, --attention, --similarity with a checkpoint"),
+        ([], "Name a --field to draw, --html, or one of --assignment, --attention, --similarity with a checkpoint"),
         (["--assignment", cano, "--similarity", cano], "or one of --assignment"),
         (["--assignment", sage], "GraphSAGE has no slices or clusters to draw; the layers with them are ClusterAtt"),
         (["--attention", cano], "CANO has no attention between slices to draw; Transolver, "),

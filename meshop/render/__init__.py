@@ -1,7 +1,7 @@
 """Pictures of fields on the original mesh: :func:`field` draws one, :func:`compare` truth, prediction and error.
 
 :func:`assignment` and :func:`matrices` draw what :mod:`meshop.probe` finds inside a model, :func:`lead_curves` and
-:func:`spectra` what becomes of a rollout.
+:func:`spectra` what becomes of a rollout. :func:`page` shows a mesh in a browser.
 
 VTK (through pyvista, off-screen) paints the mesh, matplotlib lays the panels out and draws titles and colour bars. On
 a machine where VTK cannot draw, matplotlib paints plane meshes too.
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from meshop.data import InputError, Location, MeshData, did_you_mean, in_plane_axes, split_name
+from meshop.render.browser import page
 from meshop.render.figure import Array, Image, Limits, Panel, draw, tile, write_png
 from meshop.render.lines import lead_curves, spectra
 from meshop.render.matrix import matrices
@@ -38,6 +39,7 @@ __all__ = [
     "lead_curves",
     "limits",
     "matrices",
+    "page",
     "side_by_side",
     "spectra",
 ]
