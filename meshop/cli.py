@@ -454,6 +454,42 @@ def _own_data(checkpoint: str) -> Namespace:
     return Namespace({k: v for k, v in own.items() if k in _DATA_KEYS})
 
 
+def _report_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", type=str, help="directory of a run of meshop train, or BENCHMARK/MODEL/SEED of a bench")
+    parser.add_argument("--out", type=str | None, default=None, help="HTML to write (default: RUN/report.html)")
+    parser.add_argument("--root", type=str | None, default=None, help="where a benchmark's files lie, if they moved")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+
+
+def report_(options: Namespace) -> None:
+    """Write a page about a run: what it is, learning curves, test errors, best and worst cases, where it is wrong."""
+    from meshop.report import chosen_checkpoint, write_report
+    from meshop.train import Surrogate
+
+    run = Path(options.run)
+    checkpoint = chosen_checkpoint(run)
+    surrogate = Surrogate.load(checkpoint).to(_device(options.device))
+    out = options.out or str(run / "report.html")
+    about, test, absent = {}, None, ""
+    try:
+        own = _own_data(str(checkpoint))
+        own.root = options.root or own.root
+        data = open_data(own)
+        if surrogate.stepper:
+            surrogate.set_windows(data.spec)
+        elif _names(surrogate.spec) != _names(data.spec):
+            raise InputError(f"the data have {_names(data.spec)}")
+        sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items())
+        extra = ", ".join(f"{key}={value}" for key, value in own.data_args.items())
+        about = {"data": f"{own.data}{f' ({extra})' if extra else ''}: {sizes}", "origin": str(data.origin)}
+        test = data.split("test")
+    except (InputError, OSError) as error:
+        absent = _one_sentence(error)
+        print(f"no test cases: {absent}", file=sys.stderr)
+    write_report(run, out, surrogate, test, about, absent)
+    print(out)
+
+
 def _predict_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("checkpoint", type=str, help="RUN/checkpoints/last.ckpt or best.ckpt")
     parser.add_argument("files", nargs="+", type=str, help="mesh files or directories of them")
@@ -783,6 +819,7 @@ VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], N
     "convert": (_convert_arguments, convert, "meshop convert part.msh part.vtu"),
     "train": (_train_arguments, train, "meshop train cases/ --target p:point --model CANO --epochs 50 --out runs/a"),
     "evaluate": (_evaluate_arguments, evaluate_, "meshop evaluate runs/a/checkpoints/best.ckpt"),
+    "report": (_report_arguments, report_, "meshop report runs/a"),
     "predict": (_predict_arguments, predict, "meshop predict runs/a/checkpoints/best.ckpt new.vtu --out predictions"),
     "rollout": (_rollout_arguments, rollout_, "meshop rollout runs/a/checkpoints/last.ckpt run.pvd --out rollouts"),
     "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p"),
