@@ -450,7 +450,9 @@ def _own_data(checkpoint: str) -> Namespace:
     if not (run / "config.yaml").exists():
         raise InputError(f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint")
     with (run / "config.yaml").open() as file:
-        own = {"knn": None, "root": None, "data_args": {}} | yaml.safe_load(file)  # a bench says what it needs alone
+        own = {"target": [], "knn": None, "root": None, "data_args": {}} | yaml.safe_load(
+            file
+        )  # a bench says what it needs alone
     return Namespace({k: v for k, v in own.items() if k in _DATA_KEYS})
 
 
@@ -470,7 +472,9 @@ def report_(options: Namespace) -> None:
     checkpoint = chosen_checkpoint(run)
     surrogate = Surrogate.load(checkpoint).to(_device(options.device))
     out = options.out or str(run / "report.html")
-    about, test, absent = {}, None, ""
+    about: dict[str, str] = {}
+    test: Any = None
+    absent = ""
     try:
         own = _own_data(str(checkpoint))
         own.root = options.root or own.root
@@ -478,7 +482,7 @@ def report_(options: Namespace) -> None:
         if surrogate.stepper:
             surrogate.set_windows(data.spec)
         elif _names(surrogate.spec) != _names(data.spec):
-            raise InputError(f"the data have {_names(data.spec)}")
+            raise InputError(f"the checkpoint predicts other fields: {_names(surrogate.spec)}, not {_names(data.spec)}")
         sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items())
         extra = ", ".join(f"{key}={value}" for key, value in own.data_args.items())
         about = {"data": f"{own.data}{f' ({extra})' if extra else ''}: {sizes}", "origin": str(data.origin)}
