@@ -56,11 +56,11 @@ def page(
     It shows what :func:`meshop.render.field` would draw, from any side: the outer surface of volumes, plane cells,
     lines, or points where there are no cells. A field with ``name_pred`` beside it can be switched between truth,
     prediction and error as in :func:`meshop.render.compare`, with the same colour ranges. Vectors are shown by their
-    magnitude and by each component.
+    magnitude and by each component (tensors with more than nine by their magnitude alone).
 
     Numbers are stored as shares of their colour range in single precision, and positions relative to the size of the
-    mesh: a page has 0.4 MB, about 40 bytes more a point of a triangle mesh, and 16 bytes more for truth, prediction
-    and error of each component.
+    mesh. A page has 0.4 MB, about 50 bytes more a point of a triangle mesh (80 where there are more than 65,536), and
+    16 bytes more for truth, prediction and error of each component.
 
     Args:
         data: a mesh with its arrays, or a pyvista dataset.
