@@ -483,7 +483,7 @@ def report_(options: Namespace) -> None:
             surrogate.set_windows(data.spec)
         elif _names(surrogate.spec) != _names(data.spec):
             raise InputError(f"the checkpoint predicts other fields: {_names(surrogate.spec)}, not {_names(data.spec)}")
-        sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items())
+        sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items() if ids)
         extra = ", ".join(f"{key}={value}" for key, value in own.data_args.items())
         about = {"data": f"{own.data}{f' ({extra})' if extra else ''}: {sizes}", "origin": str(data.origin)}
         test = data.split("test")

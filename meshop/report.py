@@ -6,6 +6,7 @@ import base64
 import csv
 import html
 import io
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -171,7 +172,7 @@ def _cases(rows: list[Row], surrogate: Surrogate, test: Sequence[MeshData]) -> l
     """Truth, prediction and error of the best, the median and the worst case."""
     fields = len(surrogate.spec.targets)
     errors = [statistics.fmean(r["relative_l2"] for r in rows[i : i + fields]) for i in range(0, len(rows), fields)]
-    ranked = sorted(range(len(errors)), key=errors.__getitem__)
+    ranked = sorted(range(len(errors)), key=lambda i: errors[i] if math.isfinite(errors[i]) else math.inf)
     picked = {"best": ranked[0], "median": ranked[len(ranked) // 2], "worst": ranked[-1]}
     parts = []
     for which, i in picked.items():
@@ -255,7 +256,7 @@ def _curves(metrics: list[Row]) -> Figure:
         kept = [(row["epoch"], row[column]) for row in metrics if isinstance(row.get(column), float)]
         if kept:
             axes[0].plot(*zip(*kept, strict=True), lw=2.5, label=label, marker="o" if len(kept) == 1 else None)
-    axes[0].set(xlabel="epoch", ylabel="loss, a sum of relative errors", yscale="log")
+    axes[0].set(xlabel="epoch", ylabel="loss", yscale="log")
     axes[0].legend(fontsize=15)
     return figure
 
@@ -275,7 +276,8 @@ def _histogram(rows: list[Row]) -> Figure:
         bins = np.geomspace(positive.min(), positive.max(), 31) if wide else np.histogram_bin_edges(pooled, 30)
         for i, (label, numbers) in enumerate(found.items()):
             axes.hist(numbers, bins, color=f"C{i}", alpha=0.6, label=label)
-            axes.axvline(np.median(numbers), color=f"C{i}", lw=2.5, ls="--")
+            if numbers.size:
+                axes.axvline(np.median(numbers), color=f"C{i}", lw=2.5, ls="--")
         axes.set(xscale="log" if wide else "linear", ylabel="test cases")
         axes.set_xlabel(f"relative L2 of {name}", parse_math=False)
         if len(found) > 1:

@@ -212,7 +212,7 @@ def test_a_run_of_meshop_train(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["report", str(run), "--device", "cpu"]) == 0
     assert capsys.readouterr().out == f"{run}/report.html\n"
     page = (run / "report.html").read_text()
-    for text in ("cases: 2 train, 0 val, 2 test", "own files", "1 of 1 epochs", "last.ckpt, after epoch 1"):
+    for text in ("cases: 2 train, 2 test", "own files", "1 of 1 epochs", "last.ckpt, after epoch 1"):
         assert text in page
     assert page.count("<img") == 2 + 3 + 1
     shutil.move(tmp_path / "cases", tmp_path / "elsewhere")
