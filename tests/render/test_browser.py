@@ -11,6 +11,7 @@ import pytest
 import pyvista as pv
 
 from meshop import InputError, MeshData
+from meshop.cli import main
 from meshop.render import limits, page
 
 ANGLE = "--use-gl=angle --use-angle=swiftshader --enable-unsafe-swiftshader"
@@ -203,6 +204,25 @@ def test_what_cannot_be_shown(tmp_path):
     with pytest.raises(InputError, match="Expected p, p_pred and p_error of one shape"):
         page(mesh, path, ["p:point"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_from_the_command_line(tmp_path, capsys):
+    file, out = str(tmp_path / "bar.vtu"), tmp_path / "bar.html"
+    bent().save(file)
+    assert main(["render", file, "--html", str(out), "--field", "p", "--unit", "Pa", "--edges"]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    data = content(out)
+    assert [field["name"] for field in data["fields"]] == ["p [Pa]"]
+    assert data["edges"] is True
+    assert main(["render", file, "--html", str(out)]) == 0
+    assert {field["name"] for field in content(out)["fields"]} == {"p", "|u|", "u_x", "u_y", "q"}
+    for options, says in (
+        (["--unit", "Pa"], "Name the --field that has the --unit"),
+        (["--out", "p.png"], "Give --html without --out"),
+        (["--assignment", "a.ckpt"], "Give --html without --out"),
+    ):
+        assert main(["render", file, "--html", str(out), *options]) == 1
+        assert says in capsys.readouterr().err
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
