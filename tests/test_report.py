@@ -202,6 +202,7 @@ def test_damaged_files(tmp_path: Path) -> None:
 
 def test_a_run_of_meshop_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With its own data at hand, and where they are gone."""
+    (tmp_path / "cases").mkdir()
     for i in range(4):
         write_mesh(tmp_path / "cases" / f"case_{i}.vtu", strip(3, 3, seed=i))
     model = ["--model.hidden_channels", "8", "--model.num_layers", "1", "--model.heads", "2"]
