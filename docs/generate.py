@@ -27,7 +27,6 @@ from meshop.datasets import BENCHMARKS, card
 from meshop.datasets.generators import GENERATORS, Generator
 from meshop.datasets.navier_stokes import FILES
 from meshop.datasets.official import OfficialDataset
-from meshop.datasets.physgto import PhysGTODataset
 from meshop.datasets.smithers import SmithersDataset
 from meshop.io import FORMATS, SERIES_FORMATS
 from meshop.nn.functional import argument_names, call
@@ -341,7 +340,7 @@ def listed(cls: Any, sizes: bool = True) -> str:
     if not issubclass(cls, OfficialDataset):
         return cls.needs if sizes else re.sub(r" \(.*?\)", "", cls.needs)
     names = [f"`{file.name}`" + (f" ({file.size / 1e6:,.1f} MB)" if file.size and sizes else "") for file in cls.files]
-    return ", ".join(names) + (" and the cases that they list" if issubclass(cls, PhysGTODataset) else "")
+    return ", ".join(names)
 
 
 def benchmark(generator: str) -> str:

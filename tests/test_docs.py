@@ -65,7 +65,7 @@ def test_rows_of_benchmarks(generate: ModuleType) -> None:
     assert files["graetz"][0] == '`pip install "meshop[data]"`'
     assert files["holed_poisson"][1] == "`holed_poisson.pt` (2.1 MB)"
     assert generators["navier_stokes_1e-4"][2] == "`ns_V1e-4_N10000_T30.mat`"
-    assert generators["heat_flow"][2] == "`train.txt`, `test.txt` and the cases that they list"
+    assert generators["heat_flow"][2] == "train.txt, test.txt and the cases that they list"
     assert all(row[-1] for row in generators.values())
 
 

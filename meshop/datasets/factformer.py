@@ -70,6 +70,9 @@ class FactFormerDataset(LazyDataset, ABC):
         space = (slice(None, None, self.space_stride),) * self.spec.dim
         return array[(slice(start * self.time_stride, stop * self.time_stride, self.time_stride), *space)]
 
+    def times(self, trajectory: str, start: int, stop: int) -> Array | None:
+        return None if self.dt is None else self.dt * self.time_stride * np.arange(start, stop)
+
     def open(self) -> tuple[MeshData, Sequence[Field], Mapping[str, Sequence[Window]]]:
         count, *points = self.extent()
         axes = [self.side * (np.arange(0, n, self.space_stride) + 0.5 * self.centres) / n for n in points]
@@ -123,6 +126,7 @@ class KF2D(FactFormerDataset):
     source = "Kmflow 2D of FactFormer (github.com/BaratiLab/FactFormer links it)"
     fields = (Field("vorticity", "point"),)
     side = 2 * np.pi
+    dt = 1 / 32
     train, test = 100, 20
 
     def __init__(
@@ -282,6 +286,7 @@ class Smoke3D(FactFormerDataset):
     source = "Smoke 3D of FactFormer (github.com/BaratiLab/FactFormer links it)"
     fields = (Field("density", "point"), Field("velocity", "point", 3))
     side = 8.0
+    dt = 0.75
     centres = True
     train, test = 2000, 200
 

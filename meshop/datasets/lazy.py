@@ -1,4 +1,4 @@
-"""Data sets larger than memory: windows of trajectories on one grid, read from their files when they are taken."""
+"""Data sets larger than memory: windows of trajectories, read from their files when they are taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Dataset
 
-from meshop.data import Arrays, Field, FieldSpec, InputError, MeshData
+from meshop.data import Field, FieldSpec, InputError, MeshData
 from meshop.datasets.dataset import MeshDataset, default_graph
 from meshop.datasets.origin import origin
 from meshop.io.arrays import Array
@@ -26,18 +26,20 @@ Starts = Sequence[int] | Literal["all", "random"]
 
 
 class LazyDataset(Dataset, ABC):
-    """Windows of trajectories on one grid, that are read when they are taken: a :class:`MeshDataset` without a cache.
+    """Windows of trajectories, that are read when they are taken: a :class:`MeshDataset` without a cache.
 
     An item has ``T_in`` frames of each field as ``NAME_in`` and the ``T_out`` frames that follow as ``NAME_out``, frame
-    after frame: component ``c`` of frame ``t`` of a vector of three is channel ``3 t + c``. It is packed, has the graph
-    of the grid, which is built once and shared by all, and ``name``, ``TRAJECTORY_START``. Nothing is kept in memory
-    but the grid; files are opened for each item, so that the processes of a loader do not share any.
+    after frame: component ``c`` of frame ``t`` of a vector of three is channel ``3 t + c``. It is packed, and has
+    ``name``, ``TRAJECTORY_START``, and where they are known the ``times`` [1, T_in + T_out] of its frames. The graph is
+    that of the grid, which is built once and shared by all, or where each trajectory has its own mesh (:meth:`grid`)
+    is built for each item. Nothing is kept in memory but the grid; files are opened for each item, so that the
+    processes of a loader do not share any.
 
     To use it is to use a :class:`MeshDataset`: ``spec``, ``splits``, :meth:`split`, ``pre_transform`` and a loader.
     :meth:`frames` reads any other part of a trajectory.
 
     A subclass says what the files are (:meth:`open`), reads them (:meth:`frames`) and, where trajectories have
-    ``params``, gives their values (:meth:`condition`).
+    ``params``, gives their values (:meth:`condition`); it has a ``dt`` or gives :meth:`times` where these are known.
 
     Args:
         root: directory of the files, ``root/raw``.
@@ -48,7 +50,7 @@ class LazyDataset(Dataset, ABC):
         pre_transform: makes the graph of the grid, once; by default as in :class:`MeshDataset`.
 
     Attributes:
-        mesh: the grid with its graph.
+        mesh: the grid with its graph; where each trajectory has its own, that of the first.
         windows: what each item is.
 
     Raises:
@@ -57,13 +59,17 @@ class LazyDataset(Dataset, ABC):
 
     spec: FieldSpec
     splits: dict[str, list[int]]
-    pre_transform: Callable[[MeshData], MeshData] | None
+    pre_transform: Callable[[MeshData], MeshData]
     needs: ClassVar[str]
     """The files that belong into ``root/raw``."""
     source: ClassVar[str]
     """Where to get them, as a clause that follows "get"."""
-    params: ClassVar[tuple[str, ...]] = ()
+    params: tuple[str, ...] = ()
     """Names of what :meth:`condition` gives."""
+    static: ClassVar[tuple[Field, ...]] = ()
+    """Inputs that do not change; the mesh has them."""
+    dt: ClassVar[float | None] = None
+    """Time from one frame to the next, where it is known."""
 
     def __init__(
         self,
@@ -88,12 +94,15 @@ class LazyDataset(Dataset, ABC):
         }
         self.spec = FieldSpec(
             targets=tuple(replace(f, name=f"{f.name}_out", components=T_out * f.components) for f in fields),
-            inputs=tuple(replace(f, name=f"{f.name}_in", components=T_in * f.components) for f in fields),
+            inputs=(
+                *self.static,
+                *(replace(f, name=f"{f.name}_in", components=T_in * f.components) for f in fields),
+            ),
             params=self.params,
             dim=mesh.dim,
             position=position,
         )
-        self.pre_transform = self.pre_transform or default_graph(self.spec)
+        self.pre_transform = pre_transform or default_graph(self.spec)
         self.mesh = self.pre_transform(mesh)
 
     @abstractmethod
@@ -103,6 +112,14 @@ class LazyDataset(Dataset, ABC):
     @abstractmethod
     def frames(self, trajectory: str, start: int, stop: int) -> dict[str, Array]:
         """Frames ``start`` to ``stop - 1`` of a trajectory: [T, ...grid] of a scalar, [T, ...grid, C] of a vector."""
+
+    def grid(self, trajectory: str) -> MeshData:
+        """The mesh of a trajectory with its graph."""
+        return self.mesh
+
+    def times(self, trajectory: str, start: int, stop: int) -> Array | None:
+        """The times of frames ``start`` to ``stop - 1``, where they are known."""
+        return None if self.dt is None else self.dt * np.arange(start, stop)
 
     def condition(self, trajectory: str) -> Sequence[float]:
         """The values of the ``params`` of a trajectory."""
@@ -129,21 +146,24 @@ class LazyDataset(Dataset, ABC):
     def get(self, idx: int) -> MeshData:
         trajectory, starts = self.windows[idx]
         start = starts[int(torch.randint(len(starts), ()))] if len(starts) > 1 else starts[0]
-        data: MeshData = copy.copy(self.mesh)
-        data.point_data = Arrays()
+        data: MeshData = copy.copy(self.grid(trajectory))
+        for key in ("point_data", "cell_data", "field_data"):
+            data[key] = copy.copy(data[key])  # an array that a caller adds stays out of the data set
         length = self.T_in + self.T_out
+        shape = data.shape if "shape" in data else (data.num_points,)
         for name, values in self.frames(trajectory, start, start + length).items():
-            if values.shape[: 1 + len(data.shape)] != (length, *data.shape):
+            if values.shape[: 1 + len(shape)] != (length, *shape):
                 raise InputError(
-                    f"Expected {length} frames of {name} on a grid of {list(data.shape)} from frame {start} of "
+                    f"Expected {length} frames of {name} on a grid of {list(shape)} from frame {start} of "
                     f"'{trajectory}' in '{self.raw_dir}' on (got {list(values.shape)})"
                 )
             nodes = torch.from_numpy(np.array(values, dtype=np.float32))
             nodes = nodes.view(length, data.num_points, -1).movedim(0, 1)  # [N, T, C]
             data.point_data[f"{name}_in"] = nodes[:, : self.T_in].flatten(1)
             data.point_data[f"{name}_out"] = nodes[:, self.T_in :].flatten(1)
-        for key in ("cell_data", "field_data"):
-            data[key] = copy.copy(data[key])  # an array that a caller adds stays out of the data set
+        times = self.times(trajectory, start, start + length)
+        if times is not None:
+            data.times = torch.from_numpy(np.array(times, dtype=np.float64))[None]
         if self.params:
             data.params = torch.tensor([list(self.condition(trajectory))])
         data.name = f"{trajectory}_{start:04d}"

@@ -138,6 +138,7 @@ class IgnitHIT(REALM):
 
     needs = "data.npz and the directories train, val and test with {26, 5, 5} files GROUP.npz (23.6 MB each, unpacked)"
     source = "IgnitHIT of REALM (realm-bench.org)"
+    dt = 1e-5
 
 
 class EvolveJet(REALM):
@@ -162,3 +163,4 @@ class EvolveJet(REALM):
 
     needs = "data.npz and the directories train, val and test with {24, 3, 3} files GROUP.npz (409 MB each, unpacked)"
     source = "EvolveJet of REALM (realm-bench.org)"
+    dt = 5e-6

@@ -227,6 +227,7 @@ class ControlledCylinder(RealPDEBench):
         "hf_dataset/{real,numerical} or the HDF5 files of {real,numerical}"
     )
     source = "controlled_cylinder of the Hugging Face data set AI4Science-WestlakeU/RealPDEBench"
+    dt = 2.5e-3
     params = ("reynolds", "frequency")
     steps = 10
     strides = (1, 2)
@@ -267,6 +268,7 @@ class FSI(RealPDEBench):
 
     needs = ControlledCylinder.needs.replace("187", "95")
     source = "fsi of the Hugging Face data set AI4Science-WestlakeU/RealPDEBench"
+    dt = 2e-3
 
 
 class Foil(RealPDEBench):
@@ -292,6 +294,7 @@ class Foil(RealPDEBench):
 
     needs = ControlledCylinder.needs.replace("187", "336")
     source = "foil of the Hugging Face data set AI4Science-WestlakeU/RealPDEBench"
+    dt = 2.5e-3
 
 
 class Combustion(RealPDEBench):
@@ -320,6 +323,7 @@ class Combustion(RealPDEBench):
 
     needs = ControlledCylinder.needs.replace("187", "110") + " and of surrogate"
     source = "combustion of the Hugging Face data set AI4Science-WestlakeU/RealPDEBench"
+    dt = 2.5e-4
     measured = Field("intensity", "point")
     columns = ("observed",)
     simulated = Field("state", "point", 15)

@@ -39,6 +39,9 @@ class SeriesFolder(Dataset):
     of it: ``time``, the time of the last frame of the history, and ``dt``, the step from there to the next frame. Both
     are taken from the times of the window.
 
+    With ``initial`` the history is that of the beginning, and the frames to predict are where they would be: in one
+    call, without steps, a model with the parameter ``dt``, the time since the history, learns the state at any time.
+
     Args:
         root: the directory.
         target: fields to predict: ``"u"``, or ``"u:point"``, ``"u:cell"`` where the name alone could mean both.
@@ -56,6 +59,7 @@ class SeriesFolder(Dataset):
         test_starts: the same for validation and testing.
         stride: frames from one start to the next of ``all``, or of those of which ``random`` draws.
         frames_step: frames of the trajectory from one of the window to the next.
+        initial: whether the model sees the first frames of the trajectory, wherever the window begins.
         transform: applied to every item when it is taken.
         pre_transform: makes the graph; by default as in :class:`~meshop.datasets.MeshDataset`.
 
@@ -101,6 +105,7 @@ class SeriesFolder(Dataset):
         test_starts: Starts | Literal["first"] = "all",
         stride: int = 1,
         frames_step: int = 1,
+        initial: bool = False,
         transform: Callable[[MeshData], MeshData] | None = None,
         pre_transform: Callable[[MeshData], MeshData] | None = None,
     ) -> None:
@@ -115,6 +120,7 @@ class SeriesFolder(Dataset):
         self.T_in = T_in
         self.T_out = T_out
         self.frames_step = frames_step
+        self.initial = initial
         self.cut = Cut(T_in, T_out, self.target)  # of the frames that are read, which are those of the window
         self.cases = series_files(root)
         paths = list(self.cases.values())
@@ -198,9 +204,9 @@ class SeriesFolder(Dataset):
 
     def read(self, name: str, start: int) -> MeshData:
         """The window of a case that begins at a frame."""
-        end = start + (self.T_in + self.T_out - 1) * self.frames_step + 1
-        path = self.cases[name]
-        mesh = self.cut(read_series(path, [*self.target, *self.inputs], slice(start, end, self.frames_step), self.dim))
+        path, steps = self.cases[name], range(self.T_in + self.T_out)
+        frames = [self.frames_step * step + (0 if self.initial and step < self.T_in else start) for step in steps]
+        mesh = self.cut(read_series(path, [*self.target, *self.inputs], frames, self.dim))
         for field in self.inputs:
             if not any(split_name(field)[0] in arrays for arrays in (mesh.point_data, mesh.cell_data)):
                 raise InputError(

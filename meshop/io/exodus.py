@@ -1,18 +1,49 @@
-"""Exodus II files with time steps, read by VTK."""
+"""Exodus II files with time steps: read by VTK, written as netCDF, because VTK's writer rounds the times."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from meshop.data import Arrays, InputError, MeshData
+from meshop.geometry import cell_name
+from meshop.io.assemble import to_numpy
+from meshop.io.formats import whole
 from meshop.io.frames import Frames
 from meshop.io.vtk import from_pyvista, vtk_errors
+
+Array = NDArray[Any]
+
+# Exodus' names of VTK's cells, with the places of their nodes among VTK's where these are others
+_ELEMENTS: dict[int, tuple[str, list[int] | None]] = {
+    1: ("SPHERE", None),
+    3: ("BAR2", None),
+    5: ("TRI3", None),
+    9: ("QUAD4", None),
+    10: ("TETRA4", None),
+    12: ("HEX8", None),
+    13: ("WEDGE6", None),
+    14: ("PYRAMID5", None),
+    21: ("BAR3", None),
+    22: ("TRI6", None),
+    23: ("QUAD8", None),
+    24: ("TETRA10", None),
+    25: ("HEX20", [*range(12), *range(16, 20), *range(12, 16)]),
+    26: ("WEDGE15", [*range(9), *range(12, 15), *range(9, 12)]),
+    27: ("PYRAMID13", None),
+    28: ("QUAD9", None),
+    29: ("HEX27", [*range(12), *range(16, 20), *range(12, 16), 26, 24, 25, *range(20, 24)]),
+}
+_LARGEST = 2**31 - 4  # bytes of a variable, of which netCDF classic keeps the number in four
+_MOST_BLOCKS = 1000  # beyond which files are slow to write, and slower to read
 
 
 @contextmanager
@@ -85,3 +116,205 @@ def _one(blocks: list[MeshData]) -> MeshData:
         parts = [block.cell_data.get(name, one.new_full((block.num_cells, *one.shape[1:]), nan)) for block in blocks]
         mesh.cell_data[name] = torch.cat(parts)
     return mesh
+
+
+class ExodusWriter:
+    """Frames of one mesh in one file, which counts a frame when the whole of it is there.
+
+    The frames are the records of a netCDF file of the classic kind, at its end: the file appears with the mesh and the
+    first frame, and any other is put behind the last before the number of records, 4 bytes, is raised.
+
+    All numbers are doubles. A vector ``u`` is the variables ``ux``, ``uy`` and ``uz``, which readers join to ``u``.
+
+    Args:
+        path: the file.
+        resume: refused.
+    """
+
+    def __init__(self, path: Path, resume: bool) -> None:
+        if resume:
+            raise InputError("an Exodus II file cannot be continued; write .pvd instead")
+        self.path = path
+        self.times: list[float] = []
+        self.mesh: MeshData | None = None
+        self.fields: tuple[list[str], list[str]] = [], []
+        self.blocks: list[_Block] = []
+        self.end = 0
+
+    def write(self, mesh: MeshData, time: float) -> None:
+        """Write a frame."""
+        mesh.validate()
+        point, cell = _variables(mesh.point_data), _variables(mesh.cell_data)
+        fields = list(point), list(cell)
+        if self.mesh is None:
+            self.blocks = _blocks(mesh)
+            with whole(self.path) as part:
+                _write_file(part, mesh, self.blocks, time, point, cell)
+                self.end = part.stat().st_size
+            self.mesh, self.fields = mesh.__copy__(), fields
+            self.mesh.points = mesh.points.clone()
+        else:
+            self._check(mesh, fields)
+            with self.path.open("r+b") as file:
+                file.seek(self.end)
+                for variable in _record(time, point, cell, self.blocks):
+                    file.write(variable.values.data)
+                end = file.tell()
+                file.flush()
+                file.seek(4)
+                file.write(struct.pack(">i", len(self.times) + 1))
+            self.end = end
+        self.times.append(time)
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+    def _check(self, mesh: MeshData, fields: tuple[list[str], list[str]]) -> None:
+        """Check that a frame has the mesh and the variables of the first."""
+        keys = ("points", "cell_type", "cell_index")
+        if self.mesh is None or not all(torch.equal(self.mesh[key], mesh[key]) for key in keys):
+            raise InputError("its frames have one mesh, whose nodes do not move; write .pvd instead")
+        for what, known, names in zip(("point", "cell"), self.fields, fields, strict=True):
+            if known != names:
+                listed = [", ".join(sorted(some)) or "none" for some in (known, names)]
+                raise InputError(f"Expected the {what} variables of the first frame, {listed[0]} (got {listed[1]})")
+
+
+class _Block(NamedTuple):
+    """A run of cells of one type: its name, where its cells are, and their nodes, counted from 1."""
+
+    element: str
+    cells: slice
+    nodes: Array
+
+
+class _Variable(NamedTuple):
+    """A variable of a frame: its name, its dimensions beside the time, and its numbers, big-endian doubles."""
+
+    name: str
+    dimensions: tuple[str, ...]
+    values: Array
+
+
+def _blocks(mesh: MeshData) -> list[_Block]:
+    """The runs of cells of one type, so that the cells keep their order.
+
+    Raises:
+        InputError: no cells, a cell without a name in Exodus II, too many runs, or more than netCDF can hold.
+    """
+    if not mesh.num_cells:
+        raise InputError("Exodus II holds cells, and the mesh has none; write .pvd instead")
+    codes, counts = mesh.cell_type.unique_consecutive(return_counts=True)
+    if unknown := [code for code in codes.tolist() if code not in _ELEMENTS]:
+        raise InputError(f"a {cell_name(unknown[0])} cannot be written as Exodus II; write .pvd instead")
+    if len(codes) > _MOST_BLOCKS:
+        raise InputError(
+            f"Exodus II keeps the order of cells by a block for each run of one type, of which there are {len(codes)}, "
+            f"more than {_MOST_BLOCKS}; put cells of one type one after another, or write .pvd"
+        )
+    blocks = []
+    first = at = 0
+    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+        element, order = _ELEMENTS[code]
+        size = int(mesh.cell_size[first])
+        nodes = mesh.cell_index[at : at + size * count].reshape(count, size).numpy()
+        if max(4 * nodes.size, 8 * count, 8 * mesh.num_points) > _LARGEST:
+            raise InputError(
+                f"netCDF holds {_LARGEST} bytes a variable, too few for {mesh.num_points} nodes, or for {count} cells "
+                f"of {size} nodes; write .pvd instead"
+            )
+        blocks.append(_Block(element, slice(first, first + count), (nodes if order is None else nodes[:, order]) + 1))
+        first, at = first + count, at + size * count
+    return blocks
+
+
+def _variables(arrays: Arrays) -> dict[str, Array]:
+    """The arrays as variables, vectors by component, in double precision, big-endian.
+
+    Readers join variables that follow one another and whose names end in x, y and z. So scalars are in falling order,
+    and before the vectors: they stay what they are, ``ux`` and ``uy`` as well.
+
+    Raises:
+        InputError: an array that is no scalar and no vector of numbers, that doubles cannot hold, or whose name readers
+            would change or take for that of another.
+    """
+    scalars: dict[str, Array] = {}
+    vectors: dict[str, dict[str, Array]] = {}
+    for name, array in arrays.items():
+        if not name.isascii() or not name.isprintable() or name != name.strip() or not 0 < len(name) < 256:
+            raise InputError(
+                f"Exodus II holds names of up to 255 ASCII letters, no blanks around (got '{name}'); rename"
+            )
+        values = to_numpy(array, name)
+        count = values.shape[1] if values.ndim == 2 else 1
+        if values.dtype.kind == "U" or count not in (1, 2, 3):
+            got = "texts" if values.dtype.kind == "U" else f"{count} components"
+            raise InputError(f"Exodus II holds scalars and vectors of 2 or 3 numbers ('{name}' has {got}); write .pvd")
+        doubles = values.astype(">f8").reshape(len(values), count)
+        if values.dtype.kind in "iu" and not np.array_equal(doubles.astype(values.dtype), values.reshape(-1, count)):
+            raise InputError(f"Exodus II holds doubles, which round the integers of '{name}'; write .pvd instead")
+        if count == 1:
+            scalars[name] = doubles[:, 0]
+        else:
+            vectors[name] = {f"{name}{axis}": doubles[:, i].copy() for i, axis in enumerate("xyz"[:count])}
+    out = {name: scalars[name] for name in sorted(scalars, key=str.lower, reverse=True)}
+    for name, parts in vectors.items():
+        if double := out.keys() & parts:
+            raise InputError(f"the vector '{name}' has a component '{min(double)}', as another field is called; rename")
+        out |= parts
+    return out
+
+
+def _record(time: float, point: dict[str, Array], cell: dict[str, Array], blocks: list[_Block]) -> list[_Variable]:
+    """The variables of a frame in the order of the file."""
+    record = [_Variable("time_whole", (), np.array(time, ">f8"))]
+    for number, values in enumerate(point.values(), start=1):
+        record.append(_Variable(f"vals_nod_var{number}", ("num_nodes",), values))
+    for number, values in enumerate(cell.values(), start=1):
+        for i, block in enumerate(blocks, start=1):
+            record.append(_Variable(f"vals_elem_var{number}eb{i}", (f"num_el_in_blk{i}",), values[block.cells]))
+    return record
+
+
+def _write_file(
+    path: Path, mesh: MeshData, blocks: list[_Block], time: float, point: dict[str, Array], cell: dict[str, Array]
+) -> None:
+    """Write the mesh, the names of the variables and the first frame, as in the manual of Exodus II (SAND92-2137)."""
+    from scipy.io import netcdf_file
+
+    names = {"coor_names": list("xyz"), "name_nod_var": list(point), "name_elem_var": list(cell)}
+    texts = {key: np.array([name.encode() for name in some]) for key, some in names.items() if some}
+    longest = max(32, *(text.itemsize for text in texts.values()))
+    with netcdf_file(path, "w", version=2) as file:
+        file.title, file.maximum_name_length = "", np.int32(longest)
+        file.api_version = file.version = np.float32(8.03)
+        file.floating_point_word_size, file.file_size = np.int32(8), np.int32(1)
+        sizes: dict[str, int | None] = {"time_step": None, "len_name": longest + 1, "len_string": 33, "len_line": 81}
+        sizes |= {"four": 4, "num_dim": 3}
+        sizes |= {"num_nodes": mesh.num_points, "num_elem": mesh.num_cells, "num_el_blk": len(blocks)}
+        sizes |= {"num_nod_var": len(point), "num_elem_var": len(cell)}
+        for i, block in enumerate(blocks, start=1):
+            sizes[f"num_el_in_blk{i}"], sizes[f"num_nod_per_el{i}"] = block.nodes.shape
+        for name, size in sizes.items():
+            if size != 0:
+                file.createDimension(name, size)
+
+        def put(name: str, kind: str, dimensions: tuple[str, ...], values: Any) -> Any:
+            variable = file.createVariable(name, kind, dimensions)
+            variable[:] = values
+            return variable
+
+        for name, text in texts.items():
+            count = {"coor_names": "num_dim", "name_nod_var": "num_nod_var", "name_elem_var": "num_elem_var"}[name]
+            put(name, "c", (count, "len_name"), text.astype(f"S{longest + 1}").view("S1").reshape(len(text), -1))
+        put("eb_status", "i", ("num_el_blk",), 1)
+        put("eb_prop1", "i", ("num_el_blk",), np.arange(len(blocks)) + 1).name = "ID"
+        for axis, column in zip("xyz", to_numpy(mesh.points, "points").T, strict=True):
+            put(f"coord{axis}", "d", ("num_nodes",), column)
+        for i, block in enumerate(blocks, start=1):
+            place = (f"num_el_in_blk{i}", f"num_nod_per_el{i}")
+            put(f"connect{i}", "i", place, block.nodes).elem_type = block.element
+        if cell:
+            put("elem_var_tab", "i", ("num_el_blk", "num_elem_var"), 1)
+        for name, dimensions, values in _record(time, point, cell, blocks):
+            put(name, "d", ("time_step", *dimensions), values[None])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from meshop.data import Arrays, InputError, MeshData, did_you_mean, split_name
 from meshop.io.assemble import axes_of
-from meshop.io.exodus import open_exodus
+from meshop.io.exodus import ExodusWriter, open_exodus
 from meshop.io.formats import check_file, named, valid, with_arrays
 from meshop.io.frames import TIME, Frames, PVDWriter, open_json, open_numbered, open_pvd
 from meshop.io.xdmf import XDMFWriter, open_xdmf
@@ -47,9 +47,9 @@ SERIES_FORMATS: dict[str, SeriesFormat] = {
     ".series": SeriesFormat("VTK file series", open_json),
     ".xdmf": SeriesFormat("XDMF", open_xdmf, XDMFWriter),
     ".xmf": SeriesFormat("XDMF", open_xdmf, XDMFWriter),
-    ".e": SeriesFormat("Exodus II", open_exodus),
-    ".exo": SeriesFormat("Exodus II", open_exodus),
-    ".ex2": SeriesFormat("Exodus II", open_exodus),
+    ".e": SeriesFormat("Exodus II", open_exodus, ExodusWriter),
+    ".exo": SeriesFormat("Exodus II", open_exodus, ExodusWriter),
+    ".ex2": SeriesFormat("Exodus II", open_exodus, ExodusWriter),
 }
 
 
@@ -111,11 +111,13 @@ def count_frames(path: str | os.PathLike[str]) -> int:
 
 
 class SeriesWriter:
-    """Write a series frame by frame: PVD with VTU, or XDMF with HDF5.
+    """Write a series frame by frame: PVD with VTU, Exodus II, or XDMF with HDF5.
 
     The frames of ``run.pvd`` are files in the directory ``run`` beside it. Each is whole before the PVD, which is
-    written anew, names it: what stops a run leaves the series of the frames so far. XDMF cannot be written so: its
-    files take their names at the end, also that by an error; a process that is killed leaves none.
+    written anew, names it: what stops a run leaves the series of the frames so far. So does Exodus II, whose one file
+    has one mesh, and in all frames the same fields: scalars, and vectors of two or three numbers, as doubles. XDMF
+    cannot be written so: its files take their names at the end, also that by an error; a process that is killed leaves
+    none.
 
     Args:
         path: the file to write, with a row of ``meshop.io.SERIES_FORMATS`` that can.

@@ -1,5 +1,6 @@
 """A user's own trajectories: cases, windows, splits, parameters, what is read, and training on them from the shell."""
 
+import itertools
 import json
 import pickle
 from pathlib import Path
@@ -17,6 +18,7 @@ from meshop.data import InputError
 from meshop.datasets import SeriesFolder, statistics
 from meshop.datasets.series_folder import series_files
 from meshop.io import read_series, to_meshio, to_pyvista
+from meshop.train import Surrogate, evaluate
 from meshop.transforms import KNNGraph
 
 FRAMES = 6
@@ -177,6 +179,40 @@ def test_parameters_of_a_csv_and_of_the_times(root: Path) -> None:
         SeriesFolder(root, "u", params="a.csv,b.csv")
     with pytest.raises(InputError, match=r"there is no file 'Time'"):
         SeriesFolder(root, "u", params="Time")
+
+
+def test_any_time_is_predicted_in_one_call(root: Path) -> None:
+    """With ``initial`` and ``dt``: from the first frame and the time since to the frame then, in a random order."""
+    data = SeriesFolder(root, "u", params="time,dt", split=SPLIT, initial=True)
+    assert names(data.split("test")) == [f"run_{case}_000{start}" for case in (4, 10) for start in range(5)]
+    for item, (case, start) in zip(data.split("test"), itertools.product((4, 10), range(5)), strict=True):
+        now, then = time_of(case, 0), time_of(case, start + 1)
+        node = torch.arange(float(item.num_nodes))
+        assert item.times.tolist() == [[now, then]]
+        assert item.params[0].tolist() == pytest.approx([now, then - now])
+        assert torch.equal(item.x, torch.cat([item.pos, 100 * case + node[:, None]], 1))
+        assert torch.equal(item.y, 100 * case + 10 * (start + 1) + node[:, None])
+
+    class Linear(torch.nn.Linear):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return super().forward(x)
+
+    surrogate = Surrogate(Linear(data.spec.in_channels, 1), data.spec, data.pre_transform)
+    surrogate.log = lambda *args, **kwargs: None  # type: ignore[method-assign]  # there is no trainer
+    surrogate.fit_normalizers(data.split("train"))
+    batch = next(iter(DataLoader(data.split("train"), batch_size=10, shuffle=True)))
+    times = batch.params[:, 1].tolist()
+    assert times != sorted(times)
+    assert sorted(times) == pytest.approx(sorted(time_of(0, frame) for frame in range(1, 6) for _ in range(2)))
+    surrogate.training_step(batch, 0).backward()
+    assert surrogate.model.calls == 1
+    assert float(surrogate.model.weight.grad[0, -1].abs()) > 0
+    rows = evaluate(surrogate, data.split("test"), batch_size=10)
+    assert [row["name"] for row in rows] == names(data.split("test"))
+    assert surrogate.model.calls == 2
 
 
 def test_series_are_files_or_directories_of_numbered_files(tmp_path: Path) -> None:
