@@ -450,9 +450,8 @@ def _own_data(checkpoint: str) -> Namespace:
     if not (run / "config.yaml").exists():
         raise InputError(f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint")
     with (run / "config.yaml").open() as file:
-        own = {"target": [], "knn": None, "root": None, "data_args": {}} | yaml.safe_load(
-            file
-        )  # a bench says what it needs alone
+        # a bench says what it needs alone
+        own = {"target": [], "knn": None, "root": None, "data_args": {}} | yaml.safe_load(file)
     return Namespace({k: v for k, v in own.items() if k in _DATA_KEYS})
 
 
@@ -476,6 +475,8 @@ def report_(options: Namespace) -> None:
     test: Any = None
     absent = ""
     try:
+        if not (run / "config.yaml").exists():
+            raise InputError(f"{run} has no config.yaml to say what it was trained on")
         own = _own_data(str(checkpoint))
         own.root = options.root or own.root
         data = open_data(own)
