@@ -85,7 +85,11 @@ def write_report(
     rows, told = _errors(run, surrogate, test)
     parts = [_what(run, surrogate, metrics, dict(about or {}))]
     parts += ["<h2>Learning curves</h2>"]
-    parts += [_image(_curves(metrics))] if metrics else [_note("The run has no metrics.csv.")]
+    parts += (
+        [_image(_curves(metrics, chosen_checkpoint(run).name == "best.ckpt"))]
+        if metrics
+        else [_note("The run has no metrics.csv.")]
+    )
     parts += ["<h2>Errors on the test set</h2>", told]
     if rows:
         parts += [_table(rows), _image(_histogram(rows))]
@@ -248,10 +252,10 @@ def _drawn(draw: Any, mesh: MeshData, name: str, unit: str, cmap: str = "viridis
     return _png(stream, name)
 
 
-def _curves(metrics: list[Row]) -> Figure:
-    """Loss over the epochs, of training and of validation where there is one."""
+def _curves(metrics: list[Row], has_val: bool) -> Figure:
+    """Loss over the epochs, of training and of validation, or of the test set where it was watched instead."""
     figure, axes = _axes(1)
-    named = {"train_loss": "training", "val_loss": "validation"}
+    named = {"train_loss": "training", "val_loss": "validation" if has_val else "test"}
     for column, label in named.items():
         kept = [(row["epoch"], row[column]) for row in metrics if isinstance(row.get(column), float)]
         if kept:
