@@ -111,6 +111,10 @@ def _render_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=str, help="mesh files; of several a contact sheet with one colour bar")
     parser.add_argument("--field", type=str | None, default=None, help="the field to draw: p, p:cell")
     parser.add_argument("--out", type=str | None, default=None, help="PNG to write (default: FILE_FIELD.png)")
+    parser.add_argument(
+        "--html", type=str | None, default=None, metavar="OUT.html",
+        help="write a page that shows the mesh in a browser instead: --field, or all fields",
+    )  # fmt: skip
     parser.add_argument("--component", type=str | None, default=None, help="magnitude, x, y, z or all")
     parser.add_argument("--edges", action="store_true", help="draw the edges of the cells")
     parser.add_argument("--unit", type=str, default="", help="unit shown on the colour bar")
@@ -143,17 +147,28 @@ def _render_arguments(parser: ArgumentParser) -> None:
 
 
 def render(options: Namespace) -> None:
-    """Draw a field, with FIELD_pred in the file beside truth and error; or what a trained model does inside."""
+    """Draw a field, with FIELD_pred in the file beside truth and error, or inside a trained model; --html: a page."""
     asked = [view for view in _INSIDE if options[view]]
-    if len(asked) + options.regions > 1 or not (asked or options.field or options.regions):
-        raise InputError(f"Name a --field to draw, or --regions, or one of --{', --'.join(_INSIDE)} with a checkpoint")
-    if len(options.files) > 1 and (asked or options.regions or options.show):
+    if len(asked) + options.regions > 1 or not (asked or options.field or options.regions or options.html):
+        raise InputError(
+            f"Name a --field to draw, or --regions, --html, or one of --{', --'.join(_INSIDE)} with a checkpoint"
+        )
+    if options.html and (asked or options.out or options.component or options.regions):
+        raise InputError(
+            "Give --html without --out, --component, --regions and checkpoints: the page has all components"
+        )
+    if options.html and options.unit and not options.field:
+        raise InputError("Name the --field that has the --unit")
+    if len(options.files) > 1 and (asked or options.regions or options.show or options.html):
         raise InputError(
             f"Expected one mesh file (got {len(options.files)}); several make a contact sheet of a --field"
         )
     options.path = options.files[0]
     source = Path(options.path)
-    if asked:
+    if options.html:
+        out = options.html
+        _render_page(options)
+    elif asked:
         out = options.out or str(source.with_name(f"{source.stem}_{asked[0]}.png"))
         _INSIDE[asked[0]][0](options, out)
     elif options.regions:
@@ -276,6 +291,15 @@ _FILTERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "streamlines": ("lines along a vector field, with the distance of their starts: u or u=0.15",
                     _plain("Streamlines", float)),
 }  # fmt: skip
+
+
+def _render_page(options: Namespace) -> None:
+    from meshop.io import read_mesh
+    from meshop.render import page
+
+    fields = [options.field] if options.field else []
+    units = {split_name(field)[0]: options.unit for field in fields}
+    page(read_mesh(options.path), options.html, fields, units=units, show_edges=options.edges)
 
 
 def _render_assignment(options: Namespace, out: str) -> None:
@@ -558,8 +582,49 @@ def _own_data(checkpoint: str) -> Namespace:
     if not (run / "config.yaml").exists():
         raise InputError(f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint")
     with (run / "config.yaml").open() as file:
-        own = {"knn": None, "root": None, "data_args": {}} | yaml.safe_load(file)  # a bench says what it needs alone
+        # a bench says what it needs alone
+        own = {"target": [], "knn": None, "root": None, "data_args": {}} | yaml.safe_load(file)
     return Namespace({k: v for k, v in own.items() if k in _DATA_KEYS})
+
+
+def _report_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", type=str, help="directory of a run of meshop train, or BENCHMARK/MODEL/SEED of a bench")
+    parser.add_argument("--out", type=str | None, default=None, help="HTML to write (default: RUN/report.html)")
+    parser.add_argument("--root", type=str | None, default=None, help="where a benchmark's files lie, if they moved")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+
+
+def report_(options: Namespace) -> None:
+    """Write a page about a run: what it is, learning curves, test errors, best and worst cases, where it is wrong."""
+    from meshop.report import chosen_checkpoint, write_report
+    from meshop.train import Surrogate
+
+    run = Path(options.run)
+    checkpoint = chosen_checkpoint(run)
+    surrogate = Surrogate.load(checkpoint).to(_device(options.device))
+    out = options.out or str(run / "report.html")
+    about: dict[str, str] = {}
+    test: Any = None
+    absent = ""
+    try:
+        if not (run / "config.yaml").exists():
+            raise InputError(f"{run} has no config.yaml to say what it was trained on")
+        own = _own_data(str(checkpoint))
+        own.root = options.root or own.root
+        data = open_data(own)
+        if surrogate.stepper:
+            surrogate.set_windows(data.spec)
+        elif _names(surrogate.spec) != _names(data.spec):
+            raise InputError(f"the checkpoint predicts other fields: {_names(surrogate.spec)}, not {_names(data.spec)}")
+        sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items() if ids)
+        extra = ", ".join(f"{key}={value}" for key, value in own.data_args.items())
+        about = {"data": f"{own.data}{f' ({extra})' if extra else ''}: {sizes}", "origin": str(data.origin)}
+        test = data.split("test")
+    except (InputError, OSError) as error:
+        absent = _one_sentence(error)
+        print(f"no test cases: {absent}", file=sys.stderr)
+    write_report(run, out, surrogate, test, about, absent)
+    print(out)
 
 
 def _predict_arguments(parser: ArgumentParser) -> None:
@@ -891,6 +956,7 @@ VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], N
     "convert": (_convert_arguments, convert, "meshop convert part.msh part.vtu"),
     "train": (_train_arguments, train, "meshop train cases/ --target p:point --model CANO --epochs 50 --out runs/a"),
     "evaluate": (_evaluate_arguments, evaluate_, "meshop evaluate runs/a/checkpoints/best.ckpt"),
+    "report": (_report_arguments, report_, "meshop report runs/a"),
     "predict": (_predict_arguments, predict, "meshop predict runs/a/checkpoints/best.ckpt new.vtu --out predictions"),
     "rollout": (_rollout_arguments, rollout_, "meshop rollout runs/a/checkpoints/last.ckpt run.pvd --out rollouts"),
     "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p --slice x=0.5 --view iso"),

@@ -250,7 +250,8 @@ def test_errors_of_looking_inside(
     for arguments, says in (
         (
             [],
-            "Name a --field to draw, or --regions, or one of --assignment, --attention, --similarity with a checkpoint",
+            "Name a --field to draw, or --regions, --html, or one of --assignment, --attention, --similarity with a "
+            "checkpoint",
         ),
         (["--assignment", cano, "--similarity", cano], "or one of --assignment"),
         (["--assignment", sage], "GraphSAGE has no slices or clusters to draw; the layers with them are ClusterAtt"),

@@ -6,12 +6,13 @@
 :func:`regions` what the parts of a mesh are called; :func:`show` opens a window.
 
 :func:`assignment` and :func:`matrices` draw what :mod:`meshop.probe` finds inside a model, :func:`lead_curves` and
-:func:`spectra` what becomes of a rollout.
+:func:`spectra` what becomes of a rollout. :func:`page` shows a mesh in a browser.
 
 VTK (through pyvista, off-screen) paints the mesh, matplotlib lays the panels out and draws titles and colour bars. On
 a machine where VTK cannot draw, matplotlib paints plane meshes too.
 """
 
+from meshop.render.browser import page
 from meshop.render.fields import compare, field
 from meshop.render.figure import side_by_side
 from meshop.render.filters import Arrows, Clip, Contour, Slice, Streamlines, Threshold, Warp
@@ -44,6 +45,7 @@ __all__ = [
     "lead_curves",
     "limits",
     "matrices",
+    "page",
     "regions",
     "show",
     "side_by_side",

@@ -169,7 +169,8 @@ def _colour(number: int, pale: bool, known: bool) -> tuple[float, float, float]:
 
     if not known:
         return (0.85, 0.85, 0.85)
-    every = [*colormaps["tab10"].colors[:7], *colormaps["tab10"].colors[8:], *colormaps["Set2"].colors[:7]]
-    colour = np.array(every[number % len(every)])
+    tab, pastel = (colormaps[name](np.arange(count))[:, :3] for name, count in (("tab10", 10), ("Set2", 7)))
+    every = np.concatenate([np.delete(tab, 7, axis=0), pastel])  # without the grey
+    colour = every[number % len(every)]
     red, green, blue = (0.4 * colour + 0.6 if pale else colour).tolist()
     return red, green, blue

@@ -148,7 +148,9 @@ def error_histogram(
     axes = figure.subplots()
     for i, (name, values) in enumerate(errors.items()):
         own = [row for row in rows if row["field"] == name]
-        axes.hist(np.clip(_finite(values), bins[0], None), bins, color=f"C{i}", alpha=0.45, label=_told(values, own))
+        axes.hist(
+            np.clip(_finite(values), bins[0], None), bins.tolist(), color=f"C{i}", alpha=0.45, label=_told(values, own)
+        )
         for text, style in ((column, "-"), (reference, "--")):
             numbers = _finite(np.array([float(row.get(text, np.nan)) for row in own]))
             if numbers.size and np.median(numbers) > 0:
@@ -161,8 +163,8 @@ def error_histogram(
         axis.label.set(size=20)
     axes.tick_params(labelsize=17, length=5)
     axes.grid(which="both", alpha=0.25)
-    for text in axes.legend(fontsize=16).get_texts():
-        text.set_parse_math(False)
+    for entry in axes.legend(fontsize=16).get_texts():
+        entry.set_parse_math(False)
     canvas.draw()
     image: Image = np.array(canvas.buffer_rgba())[..., :3]
     if path is not None:
