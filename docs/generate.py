@@ -28,7 +28,10 @@ from meshop.datasets.generators import GENERATORS, Generator
 from meshop.datasets.navier_stokes import FILES
 from meshop.datasets.official import OfficialDataset
 from meshop.datasets.smithers import SmithersDataset
+from meshop.geometry import cell_name
 from meshop.io import FORMATS, SERIES_FORMATS
+from meshop.io.formats import Format
+from meshop.io.series import SeriesFormat
 from meshop.nn.functional import argument_names, call
 from meshop.testing import LAWS, Make
 
@@ -39,8 +42,10 @@ Cases = dict[str, tuple[nn.Module, Make, tuple[str, ...]]]  # module, graphs, la
 
 def write(folder: Path) -> None:
     """Write the generated pages into ``folder``; a page that has not changed keeps its date."""
-    pages = {"operators.md": operators(), "formats.md": formats()}
-    pages["benchmarks.md"] = benchmarks((folder / "benchmarks.md").read_text())
+    pages = {"operators.md": operators()}
+    pages |= {
+        f"{make.__name__}.md": make((folder / f"{make.__name__}.md").read_text()) for make in (benchmarks, formats)
+    }
     pages |= {f"cards/{name}.md": linked((card(name) / "README.md").read_text()) for name in BENCHMARKS}
     (folder / "cards").mkdir(exist_ok=True)
     for name, text in pages.items():
@@ -251,7 +256,16 @@ def table(module: ModuleType, rows: list[list[str]]) -> str:
 
 def benchmarks(page: str) -> str:
     """The page of benchmarks with its tables made anew, each between ``<!-- made: TABLE -->`` and ``<!-- end -->``."""
-    tables = {"problems": problems, "files": files, "generators": generators, "statistics": statistics}
+    return made(page, {"problems": problems, "files": files, "generators": generators, "statistics": statistics})
+
+
+def formats(page: str) -> str:
+    """The page of formats with its tables made anew."""
+    return made(page, {"meshes": mesh_formats, "series": series_formats})
+
+
+def made(page: str, tables: dict[str, Callable[[], list[list[str]]]]) -> str:
+    """A page with the tables between ``<!-- made: TABLE -->`` and ``<!-- end -->`` made anew."""
     return re.sub(
         r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)",
         lambda m: f"{m[1]}\n{pipes(tables[m[2]]())}\n{m[3]}",
@@ -405,30 +419,26 @@ def statistics() -> list[list[str]]:
     return rows
 
 
-def formats() -> str:
-    """A row for every extension that can be read or written."""
-    lines = [
-        "# Formats",
-        "",
-        "Made from `meshop.io.FORMATS`. Cells come in the order of the file, point and cell data under their names.",
-        "",
-        "| extension | format | read | write |",
-        "|---|---|---|---|",
-    ]
+def mesh_formats() -> list[list[str]]:
+    """A row for every kind of mesh file."""
+    rows = [["extension", "format", "read", "write", "cells", "fields", "times"]]
+    kinds: dict[Format, list[str]] = {}
     for extension, row in FORMATS.items():
-        lines.append(f"| `{extension}` | {row.name} | {'yes' if row.read else ''} | {'yes' if row.write else ''} |")
-    lines += [
-        "",
-        "## Series",
-        "",
-        "Made from `meshop.io.SERIES_FORMATS`; a directory of numbered mesh files is a series, too.",
-        "",
-        "| extension | format | read | write |",
-        "|---|---|---|---|",
-    ]
-    for extension, series in SERIES_FORMATS.items():
-        lines.append(f"| `{extension}` | {series.name} | yes | {'yes' if series.writer else ''} |")
-    return "\n".join(lines) + "\n"
+        kinds.setdefault(row._replace(read=None) if row.frames else row, []).append(f"`{extension}`")
+    for row, extensions in kinds.items():
+        cells = "all" if row.cells is None else ", ".join(cell_name(code) for code in sorted(row.cells))
+        write, times = ("yes" if row.write else "no"), ("several" if row.frames else "one")
+        rows.append([" ".join(extensions), row.name, "yes", write, cells, row.fields, times])
+    return rows
+
+
+def series_formats() -> list[list[str]]:
+    """A row for every kind of series."""
+    kinds: dict[SeriesFormat, list[str]] = {}
+    for extension, row in SERIES_FORMATS.items():
+        kinds.setdefault(row, []).append(f"`{extension}`")
+    rows = [[" ".join(names), row.name, "yes", "yes" if row.writer else "no"] for row, names in kinds.items()]
+    return [["extension", "format", "read", "write"], *rows]
 
 
 def curves(runs: list[Path], path: Path) -> None:

@@ -71,6 +71,7 @@ def info(options: Namespace) -> None:
     """Print what is in a file: the points, cells and fields of a mesh, or the arrays and the SHA-256 of raw data."""
     from meshop.datasets import BENCHMARKS, card
     from meshop.io.describe import as_text, describe, describe_directory, summary
+    from meshop.io.openfoam import is_case
 
     path = Path(options.path)
     if options.path in BENCHMARKS and not path.exists():
@@ -79,13 +80,14 @@ def info(options: Namespace) -> None:
             print(f"meshop train {options.path} --config {recipe}")
         return
     reports = []
-    for report in describe_directory(path) if path.is_dir() else [describe(path)]:
+    several = path.is_dir() and not is_case(path)
+    for report in describe_directory(path) if several else [describe(path)]:
         reports.append(report)
         if not options.json:
             print(as_text(report))
     if options.json:
-        print(json.dumps(reports if path.is_dir() else reports[0], indent=2))
-    elif path.is_dir():
+        print(json.dumps(reports if several else reports[0], indent=2))
+    elif several:
         print(summary(reports))
 
 
@@ -106,12 +108,32 @@ def convert(options: Namespace) -> None:
 
 
 def _render_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", type=str, help="a mesh file")
+    parser.add_argument("files", nargs="+", type=str, help="mesh files; of several a contact sheet with one colour bar")
     parser.add_argument("--field", type=str | None, default=None, help="the field to draw: p, p:cell")
     parser.add_argument("--out", type=str | None, default=None, help="PNG to write (default: FILE_FIELD.png)")
+    parser.add_argument(
+        "--html", type=str | None, default=None, metavar="OUT.html",
+        help="write a page that shows the mesh in a browser instead: --field, or all fields",
+    )  # fmt: skip
     parser.add_argument("--component", type=str | None, default=None, help="magnitude, x, y, z or all")
     parser.add_argument("--edges", action="store_true", help="draw the edges of the cells")
     parser.add_argument("--unit", type=str, default="", help="unit shown on the colour bar")
+    parser.add_argument("--clim", nargs=2, type=float, default=None, metavar=("LOW", "HIGH"), help="colour range")
+    parser.add_argument("--cmap", type=str, default="viridis", help="a matplotlib colour map")
+    for name, (help_, _) in _FILTERS.items():
+        parser.add_argument(f"--{name}", action="append", type=str, default=[], metavar=name.upper(), help=help_)
+    parser.add_argument(
+        "--view", type=str | None, default=None, help="iso, xy, xz, yz, yx, zx, zy or a direction to the viewer: 1,-1,2"
+    )
+    parser.add_argument(
+        "--camera", nargs=9, type=float, default=None, metavar="X",
+        help="instead of --view: position, point looked at and direction up, as pyvista's camera: 3 -2 1 0 0 0 0 0 1",
+    )  # fmt: skip
+    parser.add_argument("--columns", type=int, default=4, help="meshes a row of a contact sheet")
+    parser.add_argument("--show", action="store_true", help="open a window instead of writing a picture")
+    parser.add_argument(
+        "--regions", action="store_true", help="draw regions and boundaries with their names; --field numbers them"
+    )
     for view, (_, draws) in _INSIDE.items():
         parser.add_argument(
             f"--{view}", action="append", type=str, default=[], metavar="CHECKPOINT", help=f"draw {draws}; repeatable"
@@ -125,29 +147,159 @@ def _render_arguments(parser: ArgumentParser) -> None:
 
 
 def render(options: Namespace) -> None:
-    """Draw a field, with FIELD_pred in the file beside truth and error; or what a trained model does inside."""
+    """Draw a field, with FIELD_pred in the file beside truth and error, or inside a trained model; --html: a page."""
     asked = [view for view in _INSIDE if options[view]]
-    if len(asked) > 1 or not (asked or options.field):
-        raise InputError(f"Name a --field to draw, or one of --{', --'.join(_INSIDE)} with a checkpoint")
+    if len(asked) + options.regions > 1 or not (asked or options.field or options.regions or options.html):
+        raise InputError(
+            f"Name a --field to draw, or --regions, --html, or one of --{', --'.join(_INSIDE)} with a checkpoint"
+        )
+    if options.html and (asked or options.out or options.component or options.regions):
+        raise InputError(
+            "Give --html without --out, --component, --regions and checkpoints: the page has all components"
+        )
+    if options.html and options.unit and not options.field:
+        raise InputError("Name the --field that has the --unit")
+    if len(options.files) > 1 and (asked or options.regions or options.show or options.html):
+        raise InputError(
+            f"Expected one mesh file (got {len(options.files)}); several make a contact sheet of a --field"
+        )
+    options.path = options.files[0]
     source = Path(options.path)
-    if asked:
+    if options.html:
+        out = options.html
+        _render_page(options)
+    elif asked:
         out = options.out or str(source.with_name(f"{source.stem}_{asked[0]}.png"))
         _INSIDE[asked[0]][0](options, out)
+    elif options.regions:
+        out = options.out or str(source.with_name(f"{source.stem}_regions.png"))
+        _render_regions(options, out)
     else:
         name = split_name(options.field)[0]
         out = options.out or str(source.with_name(f"{source.stem}_{name.replace('/', '_')}.png"))
         _render_field(options, name, out)
-    print(out)
+    if not options.show:
+        print(out)
 
 
 def _render_field(options: Namespace, name: str, out: str) -> None:
     from meshop.io import read_mesh
-    from meshop.render import compare, field
+    from meshop.render import compare, field, gallery, show
 
-    mesh = read_mesh(options.path)
+    meshes = [read_mesh(path) for path in options.files]
+    mesh = meshes[0]
+    look = {"component": options.component, "unit": options.unit, "clim": options.clim and tuple(options.clim),
+            "cmap": options.cmap, "view": _view(options), "filters": _filters(options),
+            "show_edges": options.edges}  # fmt: skip
+    if options.show:
+        show(mesh, options.field, **look)
+        return
+    if len(meshes) > 1:
+        stems = [Path(path).stem for path in options.files]
+        gallery(meshes, options.field, out, titles=stems, columns=options.columns, **look)
+        return
     predicted = f"{name}_pred" in mesh.point_data or f"{name}_pred" in mesh.cell_data
     draw: Callable[..., Any] = compare if predicted else field
-    draw(mesh, options.field, out, component=options.component, unit=options.unit, show_edges=options.edges)
+    draw(mesh, options.field, out, **look)
+
+
+def _render_regions(options: Namespace, out: str) -> None:
+    from meshop.io import read_mesh
+    from meshop.render import regions
+
+    mesh = read_mesh(options.path)
+    name = options.field and split_name(options.field)[0]
+    regions(mesh, name, out, title=Path(options.path).name, view=_view(options), show_edges=options.edges)
+
+
+def _view(options: Namespace) -> Any:
+    """The viewer of --view or --camera."""
+    if options.camera is not None:
+        return [options.camera[i : i + 3] for i in (0, 3, 6)]
+    return _numbers(options.view) if options.view and "," in options.view else options.view
+
+
+def _filters(options: Namespace) -> list[Any]:
+    """The filters asked for, in the order of their table."""
+    made = []
+    for name, (help_, make) in _FILTERS.items():
+        for text in options[name]:
+            try:
+                made.append(make(text))
+            except ValueError as error:
+                raise InputError(f"Expected --{name} as {help_.split(': ')[-1]} (got '{text}')") from error
+    return made
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in text.split(",")]
+
+
+def _plane(text: str) -> tuple[Any, Any]:
+    """Normal and position of ``x=0.5``, ``x`` or ``1,1,0=0,0,0``."""
+    normal, _, at = text.partition("=")
+    place = _numbers(at) if at else None
+    return (_numbers(normal) if "," in normal else normal), place[0] if place and len(place) == 1 else place
+
+
+def _field_and(text: str, needed: bool = False) -> tuple[str, str]:
+    """Field and what follows the equals sign."""
+    name, _, rest = text.partition("=")
+    if not name or (needed and not rest):
+        raise ValueError(text)
+    return name, rest
+
+
+def _threshold(text: str) -> Any:
+    from meshop.render import Threshold
+
+    name, bounds = _field_and(text, needed=True)
+    low, _, high = bounds.partition(":")
+    return Threshold(name, float(low or "-inf"), float(high or "inf"))
+
+
+def _plain(filter_: str, number: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A filter of a field and, after an equals sign, a number."""
+
+    def make(text: str) -> Any:
+        from meshop import render
+
+        name, rest = _field_and(text)
+        return getattr(render, filter_)(name, *([number(rest)] if rest else []))
+
+    return make
+
+
+def _planar(filter_: str) -> Callable[[str], Any]:
+    def make(text: str) -> Any:
+        from meshop import render
+
+        return getattr(render, filter_)(*_plane(text))
+
+    return make
+
+
+_FILTERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "warp": ("displace the mesh by a vector field, times a factor: u=10", _plain("Warp", float)),
+    "threshold": ("cells with values in a range, without a bound if it is left out: p=0.5:2", _threshold),
+    "clip": ("what lies below a plane, above it with a minus, as --clip=-x=0.5: x=0.5 or 1,1,0=0,0,0", _planar("Clip")),
+    "slice": ("the cut along a plane, in the middle if no place is given: x=0.5 or z or 1,1,0=0,0,0", _planar("Slice")),
+    "iso": ("surfaces on which a field has these values, five if none are given: p=0.5,1,2",
+            _plain("Contour", _numbers)),
+    "arrows": ("arrows along a vector field, with their distance as a share of the diagonal: u or u=0.04",
+               _plain("Arrows", float)),
+    "streamlines": ("lines along a vector field, with the distance of their starts: u or u=0.15",
+                    _plain("Streamlines", float)),
+}  # fmt: skip
+
+
+def _render_page(options: Namespace) -> None:
+    from meshop.io import read_mesh
+    from meshop.render import page
+
+    fields = [options.field] if options.field else []
+    units = {split_name(field)[0]: options.unit for field in fields}
+    page(read_mesh(options.path), options.html, fields, units=units, show_edges=options.edges)
 
 
 def _render_assignment(options: Namespace, out: str) -> None:
@@ -170,8 +322,8 @@ def _render_assignment(options: Namespace, out: str) -> None:
         pictures.append(
             assignment(
                 surrogate.predict(mesh), layers[layer][:, head], location=spec.location, name=target, top=options.top,
-                component=options.component, unit=unit, show_edges=options.edges,
-                title=f"{name}, layer {layer}, head {head}",
+                component=options.component, unit=unit, show_edges=options.edges, view=_view(options),
+                filters=_filters(options), title=f"{name}, layer {layer}, head {head}",
             )
         )  # fmt: skip
     side_by_side(pictures, out)
@@ -430,8 +582,49 @@ def _own_data(checkpoint: str) -> Namespace:
     if not (run / "config.yaml").exists():
         raise InputError(f"{run} has no config.yaml to say what it was trained on; name the data after the checkpoint")
     with (run / "config.yaml").open() as file:
-        own = {"knn": None, "root": None, "data_args": {}} | yaml.safe_load(file)  # a bench says what it needs alone
+        # a bench says what it needs alone
+        own = {"target": [], "knn": None, "root": None, "data_args": {}} | yaml.safe_load(file)
     return Namespace({k: v for k, v in own.items() if k in _DATA_KEYS})
+
+
+def _report_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", type=str, help="directory of a run of meshop train, or BENCHMARK/MODEL/SEED of a bench")
+    parser.add_argument("--out", type=str | None, default=None, help="HTML to write (default: RUN/report.html)")
+    parser.add_argument("--root", type=str | None, default=None, help="where a benchmark's files lie, if they moved")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+
+
+def report_(options: Namespace) -> None:
+    """Write a page about a run: what it is, learning curves, test errors, best and worst cases, where it is wrong."""
+    from meshop.report import chosen_checkpoint, write_report
+    from meshop.train import Surrogate
+
+    run = Path(options.run)
+    checkpoint = chosen_checkpoint(run)
+    surrogate = Surrogate.load(checkpoint).to(_device(options.device))
+    out = options.out or str(run / "report.html")
+    about: dict[str, str] = {}
+    test: Any = None
+    absent = ""
+    try:
+        if not (run / "config.yaml").exists():
+            raise InputError(f"{run} has no config.yaml to say what it was trained on")
+        own = _own_data(str(checkpoint))
+        own.root = options.root or own.root
+        data = open_data(own)
+        if surrogate.stepper:
+            surrogate.set_windows(data.spec)
+        elif _names(surrogate.spec) != _names(data.spec):
+            raise InputError(f"the checkpoint predicts other fields: {_names(surrogate.spec)}, not {_names(data.spec)}")
+        sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items() if ids)
+        extra = ", ".join(f"{key}={value}" for key, value in own.data_args.items())
+        about = {"data": f"{own.data}{f' ({extra})' if extra else ''}: {sizes}", "origin": str(data.origin)}
+        test = data.split("test")
+    except (InputError, OSError) as error:
+        absent = _one_sentence(error)
+        print(f"no test cases: {absent}", file=sys.stderr)
+    write_report(run, out, surrogate, test, about, absent)
+    print(out)
 
 
 def _predict_arguments(parser: ArgumentParser) -> None:
@@ -763,9 +956,10 @@ VERBS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Namespace], N
     "convert": (_convert_arguments, convert, "meshop convert part.msh part.vtu"),
     "train": (_train_arguments, train, "meshop train cases/ --target p:point --model CANO --epochs 50 --out runs/a"),
     "evaluate": (_evaluate_arguments, evaluate_, "meshop evaluate runs/a/checkpoints/best.ckpt"),
+    "report": (_report_arguments, report_, "meshop report runs/a"),
     "predict": (_predict_arguments, predict, "meshop predict runs/a/checkpoints/best.ckpt new.vtu --out predictions"),
     "rollout": (_rollout_arguments, rollout_, "meshop rollout runs/a/checkpoints/last.ckpt run.pvd --out rollouts"),
-    "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p"),
+    "render": (_render_arguments, render, "meshop render predictions/new.vtu --field p --slice x=0.5 --view iso"),
     "bench": (_bench_arguments, bench_, "meshop bench --suite real --models CANO Transolver --out runs/real"),
     "generate": (_generate_arguments, generate, "meshop generate darcy --samples 120 --options.resolution 85"),
     "demo": (_demo_arguments, demo, "meshop demo"),

@@ -198,6 +198,11 @@ def test_convert_and_render(folder: Path, tmp_path: Path) -> None:
     assert read_mesh(legacy).point_data["p"].tolist() == read_mesh(folder / "case_1.vtu").point_data["p"].tolist()
     assert main(["render", str(legacy), "--field", "u", "--component", "x"]) == 0
     assert (tmp_path / "case_u.png").stat().st_size > 3000
+    looks = ["--clip", "y=0.5", "--arrows", "u=0.1", "--view", "xy", "--out", str(tmp_path / "a.png")]
+    assert main(["render", str(legacy), "--field", "u", *looks]) == 0
+    camera = ["--camera", *map(str, (0.5, 0.5, 3, 0.5, 0.5, 0, 0, 1, 0)), "--out", str(tmp_path / "s.png")]
+    assert main(["render", *(str(folder / f"case_{i}.vtu") for i in range(2)), "--field", "p", *camera]) == 0
+    assert (tmp_path / "s.png").stat().st_size > 3000
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +248,11 @@ def test_errors_of_looking_inside(
                  "--out", str(tmp_path / "sage")]) == 0  # fmt: skip
     sage = str(tmp_path / "sage" / "checkpoints" / "last.ckpt")
     for arguments, says in (
-        ([], "Name a --field to draw, or one of --assignment, --attention, --similarity with a checkpoint"),
+        (
+            [],
+            "Name a --field to draw, or --regions, --html, or one of --assignment, --attention, --similarity with a "
+            "checkpoint",
+        ),
         (["--assignment", cano, "--similarity", cano], "or one of --assignment"),
         (["--assignment", sage], "GraphSAGE has no slices or clusters to draw; the layers with them are ClusterAtt"),
         (["--attention", cano], "CANO has no attention between slices to draw; Transolver, "),
@@ -288,6 +297,13 @@ def test_wrong_calls_exit_with_2(
         (["predict", "{out}/no.ckpt", "{cases}/case_0.vtu", "--out", "{out}"], "no.ckpt does not exist"),
         (["convert", "{cases}/case_0.vtu", "{cases}/case_0.vtu"], "both source and target"),
         (["render", "{cases}/case_0.vtu", "--field", "x"], "'x'"),
+        (["render", "{cases}/case_0.vtu", "--field", "p", "--slice", "x=7"], "leaves nothing to draw"),
+        (
+            ["render", "{cases}/case_0.vtu", "--field", "p", "--warp", "u=much"],
+            "Expected --warp as u=10 (got 'u=much')",
+        ),
+        (["render", "{cases}/case_0.vtu", "--regions"], "that number regions"),
+        (["render", "{cases}/case_0.vtu", "{cases}/case_1.vtu", "--regions"], "Expected one mesh file (got 2)"),
     ],
 )
 def test_errors_are_one_sentence_and_exit_with_1(

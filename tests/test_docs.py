@@ -15,6 +15,7 @@ import meshop.models
 import meshop.nn
 from meshop.datasets import BENCHMARKS
 from meshop.datasets.generators import GENERATORS
+from meshop.io import FORMATS
 from meshop.nn.functional import argument_names, call
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -38,6 +39,17 @@ def test_tables_of_benchmarks_are_those_of_the_code(generate: ModuleType) -> Non
     page = (DOCS / "benchmarks.md").read_text()
     assert page == generate.benchmarks(page), "run make docs and commit docs/benchmarks.md"
     assert re.findall("<!-- made: (.+) -->", page) == ["problems", "files", "generators", "statistics"]
+
+
+def test_tables_of_formats_are_those_of_the_code(generate: ModuleType) -> None:
+    page = (DOCS / "formats.md").read_text()
+    assert page == generate.formats(page), "run make docs and commit docs/formats.md"
+    assert re.findall("<!-- made: (.+) -->", page) == ["meshes", "series"]
+    rows = {row[0]: row[1:] for row in generate.mesh_formats()}
+    assert rows["`.stl`"] == ["STL", "yes", "yes", "triangle", "none", "one"]
+    assert rows["`.e` `.exo` `.ex2`"] == ["Exodus II", "yes", "no", "all", "point, cell, sets", "several"]
+    listed = " ".join(row[0] for row in generate.mesh_formats()[1:]).split()
+    assert [name.strip("`") for name in listed] == list(FORMATS)
 
 
 def test_rows_of_benchmarks(generate: ModuleType) -> None:

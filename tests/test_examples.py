@@ -35,6 +35,12 @@ def test_read_and_render(tmp_path: Path) -> None:
     assert (tmp_path / "steps.png").stat().st_size > 5_000
 
 
+def test_gallery(tmp_path: Path) -> None:
+    example = importlib.import_module("gallery")
+    assert 2_000 < example.main(str(tmp_path), ["streamlines", "compare"]) < 80_000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["compare.png", "streamlines.png"]
+
+
 def test_pyg_stack(tmp_path: Path) -> None:
     assert importlib.import_module("pyg_stack").main(root=str(tmp_path)) > 1.5
 

@@ -16,6 +16,7 @@ from meshop.datasets.dataset import MeshDataset
 from meshop.geometry import cell_dim
 from meshop.io import FORMATS, read_mesh
 from meshop.io.describe import natural_order
+from meshop.io.formats import without_pieces
 
 
 class Folder(MeshDataset):
@@ -158,7 +159,7 @@ def mesh_files(root: str | os.PathLike[str]) -> list[Path]:
         files = [path for path in paths if path.suffix.lower() in FORMATS and path.is_file()]
         files = [path for path in files if not any(p.startswith(".") for p in path.relative_to(root).parts)]
         if files:
-            return natural_order(files)
+            return natural_order(without_pieces(files))
     raise InputError(f"Expected mesh files in '{root}' or its subdirectories (found none of {', '.join(FORMATS)})")
 
 

@@ -18,6 +18,7 @@ from meshop.datasets.lazy import Starts, Window, place_windows
 from meshop.geometry import cell_dim
 from meshop.io import FORMATS, SERIES_FORMATS, count_frames, read_series
 from meshop.io.describe import natural_order
+from meshop.io.series import holds_times
 from meshop.transforms import Window as Cut
 
 CLOCK = ("time", "dt")
@@ -239,7 +240,7 @@ def series_files(root: str | os.PathLike[str]) -> dict[str, Path]:
     below = [path for path in root.rglob("*") if not any(p.startswith(".") for p in path.relative_to(root).parts)]
     series = [path for path in below if path.suffix.lower() in SERIES_FORMATS and path.is_file()]
     own = [path for path in series if path.parent == root]
-    numbered = {path.parent for path in below if path.suffix.lower() in (*FORMATS, ".pvtu") and path.parent != root}
+    numbered = {path.parent for path in below if path.suffix.lower() in FORMATS and path.parent != root}
     cases: dict[str, Path] = {}
     for path in natural_order(own or series or numbered):
         name = bare(path).relative_to(root).as_posix()
@@ -254,8 +255,12 @@ def series_files(root: str | os.PathLike[str]) -> dict[str, Path]:
 
 
 def holds_series(root: str | os.PathLike[str]) -> bool:
-    """Whether there are series among the files of a directory."""
-    return any(path.suffix.lower() in SERIES_FORMATS and path.is_file() for path in Path(root).iterdir())
+    """Whether there are series among the files of a directory: also a file of several times, the first of its kind."""
+    suffixes: dict[str, Path] = {}
+    for path in natural_order(path for path in Path(root).iterdir() if path.is_file()):
+        suffixes.setdefault(path.suffix.lower(), path)
+    kinds = [suffix for suffix in suffixes if suffix in SERIES_FORMATS]
+    return any(suffix not in FORMATS or holds_times(suffixes[suffix]) for suffix in kinds)
 
 
 def _dim(path: Path) -> int:

@@ -374,11 +374,8 @@ def facet_pairs(cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhe
             [1, 0]])
     """
     owners: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}  # (dimension, corners) -> (cells, nodes)
-    for shape, cells, nodes in cells_by_shape(cell_type, cell_size, cell_index):
-        for facet in shape.facets:
-            owners.setdefault((shape.dim, len(facet)), []).append((cells, nodes[:, facet]))
-    for cells, nodes in polyhedron_faces(polyhedra):
-        owners.setdefault((3, nodes.size(1)), []).append((cells, nodes))
+    for dim, cells, nodes in _facets(cell_type, cell_size, cell_index, polyhedra):
+        owners.setdefault((dim, nodes.size(1)), []).append((cells, nodes))
     num_cells = cell_type.numel()
     keys = [cell_index.new_empty(0)]
     for groups in owners.values():
@@ -391,6 +388,50 @@ def facet_pairs(cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhe
             step += 1
             shared = number[step:] == number[:-step]
     return graph_of(torch.cat(keys), num_cells)
+
+
+def cells_at(mesh: tuple[Tensor, ...], sides: tuple[Tensor, ...]) -> Tensor:
+    """Which cells [C] of a mesh have one of the sides, on the same nodes, as a facet, or are one themselves.
+
+    Both are given by types, sizes and node numbers of their cells, the mesh by its polyhedra too. Corners are compared,
+    whatever their order.
+
+    >>> square = torch.tensor([9, 5]), torch.tensor([4, 3]), torch.tensor([0, 1, 2, 3, 1, 4, 2])
+    >>> cells_at(square, (torch.tensor([3]), torch.tensor([2]), torch.tensor([4, 1])))
+    tensor([False,  True])
+    """
+    out = torch.zeros(mesh[0].numel(), dtype=torch.bool)
+    own = [(cells, nodes) for _, cells, nodes in _facets(*mesh)]
+    own += [
+        (cells, nodes[:, corners]) for shape, cells, nodes in cells_by_shape(*mesh[:3]) for corners in _whole(shape)
+    ]
+    wanted = [nodes[:, corners] for shape, _, nodes in cells_by_shape(*sides) for corners in _whole(shape)]
+    for size in {nodes.size(1) for nodes in wanted}:
+        one = torch.cat([nodes for nodes in wanted if nodes.size(1) == size])
+        groups = [(cells, nodes) for cells, nodes in own if nodes.size(1) == size]
+        if groups:
+            rows = torch.cat([one, *(nodes for _, nodes in groups)]).sort(dim=1).values
+            number = row_numbers(rows)
+            out[torch.cat([cells for cells, _ in groups])[torch.isin(number[len(one) :], number[: len(one)])]] = True
+    return out
+
+
+def _whole(shape: Shape) -> list[tuple[int, ...]]:
+    """Corners of each part of a vertex, a line or a surface."""
+    if shape.dim == 2:
+        return [face.corners for face in shape.faces]
+    return [(edge[0], edge[-1]) for edge in shape.edges] if shape.dim == 1 else [(0,)] * (shape.dim == 0)
+
+
+def _facets(
+    cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhedra: Tensor | None = None
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Dimension of cells, their numbers [G] and the corners [G, n] of a facet of each."""
+    for shape, cells, nodes in cells_by_shape(cell_type, cell_size, cell_index):
+        for facet in shape.facets:
+            yield shape.dim, cells, nodes[:, facet]
+    for cells, nodes in polyhedron_faces(polyhedra):
+        yield 3, cells, nodes
 
 
 def faces_of(polyhedra: Tensor) -> tuple[Tensor, Tensor, Tensor]:

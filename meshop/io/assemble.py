@@ -80,6 +80,17 @@ def assemble(
     return data
 
 
+def with_dim(mesh: MeshData, dim: int) -> MeshData:
+    """The mesh with ``dim`` coordinates in ``pos``.
+
+    Raises:
+        InputError: ``dim`` is 2 and its points lie in no coordinate plane.
+    """
+    if dim != mesh.dim:
+        mesh.pos = mesh.points[:, axes_of(mesh.points, dim)].float()
+    return mesh
+
+
 def axes_of(points: Tensor, dim: int) -> list[int]:
     """The axes of points [P, 3] that ``pos`` has: all three, or the two of the coordinate plane in which they lie.
 
@@ -119,6 +130,19 @@ def to_numpy(array: Tensor | np.ndarray[Any, Any], name: str) -> np.ndarray[Any,
     if array.dtype.kind == "b":
         array = array.astype(np.uint8)
     return array.reshape(len(array), math.prod(array.shape[1:])) if array.ndim > 2 else np.atleast_1d(array)
+
+
+def positions(tags: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
+    """Where the wanted tags stand among all.
+
+    >>> positions(np.array([30, 10, 20]), np.array([10, 30]), "nodes").tolist()
+    [1, 0]
+    """
+    order = np.argsort(tags, kind="stable")
+    at = np.searchsorted(tags, wanted, sorter=order).clip(max=len(tags) - 1)
+    if len(wanted) and (len(tags) == 0 or (tags[order[at]] != wanted).any()):
+        raise InputError(f"it refers to {what} that it does not hold")
+    return order[at]
 
 
 # what surface files call their cells, in the order in which VTK numbers them: codes by number of nodes, and otherwise

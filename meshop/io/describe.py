@@ -31,6 +31,7 @@ from meshop.io.arrays import (
     sha256,
 )
 from meshop.io.formats import FORMATS, read_mesh
+from meshop.io.openfoam import is_case
 
 BLOCK = 2**26  # bytes of an array that are looked at together
 
@@ -55,7 +56,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix in FORMATS:
+    if suffix in FORMATS or is_case(path):
         return {"file": str(path), **describe_mesh(read_mesh(path))}
     if suffix not in ARRAYS:
         known = [*FORMATS, *ARRAYS]

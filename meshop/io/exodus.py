@@ -1,4 +1,7 @@
-"""Exodus II files with time steps: read by VTK, written as netCDF, because VTK's writer rounds the times."""
+"""Exodus II files (https://sandialabs.github.io/seacas-docs/exodusII-new.pdf): read by VTK, written as netCDF.
+
+VTK's writer rounds the times.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from numpy.typing import NDArray
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cell_name
 from meshop.io.assemble import to_numpy
-from meshop.io.formats import whole
-from meshop.io.frames import Frames
-from meshop.io.vtk import from_pyvista, vtk_errors
+from meshop.io.files import whole
+from meshop.io.parts import BLOCK, BLOCKS, Frames, add_masks, add_sides, free_name, stacked
+from meshop.io.vtk import from_pyvista, times_of, vtk_errors
+
+_PLACES = {"Element Blocks": 0, "Side Sets": 4, "Node Sets": 7}  # in what VTK's reader gives
 
 Array = NDArray[Any]
 
@@ -51,9 +56,10 @@ def open_exodus(path: Path) -> Iterator[Frames]:
     """The time steps of an Exodus II file: its element blocks one after another, on the points of the file.
 
     Names are those that ParaView shows: ``disp_x`` and ``disp_y`` become the vector ``disp_``. A variable of some
-    blocks only is not a number in the others. Node sets, side sets and numberings stay out.
+    blocks only is not a number in the others. The cell data ``block`` number the blocks, and the field data ``blocks``
+    hold their names. Node sets are masks of points; side sets are masks of points and of the cells that have a side
+    there. Numberings and the fields of sets stay out.
     """
-    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline
     from vtkmodules.vtkIOExodus import vtkExodusIIReader
 
     _check(path)
@@ -61,24 +67,56 @@ def open_exodus(path: Path) -> Iterator[Frames]:
     reader.SetFileName(str(path))
     with vtk_errors():
         reader.UpdateInformation()
-    steps = vtkStreamingDemandDrivenPipeline.TIME_STEPS()
-    about = reader.GetOutputInformation(0)
-    times = list(about.Get(steps)) if about.Has(steps) else []
+    times = times_of(reader)
     reader.SetSqueezePoints(False)
     reader.SetApplyDisplacements(False)
     for numbering in ("ObjectIdCellArray", "GlobalElementIdArray", "GlobalNodeIdArray"):
         getattr(reader, f"SetGenerate{numbering}")(False)
     for kind in (reader.NODAL, reader.ELEM_BLOCK):
         reader.SetAllArrayStatus(kind, 1)
+    names = {
+        "Element Blocks": _names(reader, reader.ELEM_BLOCK, "block"),
+        "Side Sets": _names(reader, reader.SIDE_SET, "side set"),
+        "Node Sets": _names(reader, reader.NODE_SET, "node set"),
+    }
+    still: set[str] = {BLOCK}
 
     def read(number: int) -> tuple[float, MeshData]:
         with vtk_errors():
-            reader.UpdateTimeStep(times[number])
-        blocks = reader.GetOutput().GetBlock(0)  # the element blocks; then come sets and maps
-        grids = [blocks.GetBlock(i) for i in range(blocks.GetNumberOfBlocks())]
-        return times[number], _one([from_pyvista(grid) for grid in grids if grid and grid.GetNumberOfCells()])
+            if times:
+                reader.UpdateTimeStep(times[number])
+            else:
+                reader.Update()
+        found = {what: _found(reader.GetOutput().GetBlock(place), names[what]) for what, place in _PLACES.items()}
+        mesh = _one(found["Element Blocks"])
+        masks = {name: np.isin(np.arange(mesh.num_points), s.cell_index) for name, s in found["Node Sets"].items()}
+        still.update(add_masks(mesh.point_data, masks), add_sides(mesh, found["Side Sets"]))
+        frames.still = frozenset(still)
+        return (times[number] if times else nan), mesh
 
-    yield Frames(len(times), read)
+    frames = Frames(len(times), read, times)
+    yield frames
+
+
+def _names(reader: Any, kind: int, what: str) -> list[str]:
+    """Names of blocks or sets, all of which are switched on; those without a name are called by their number."""
+    taken: dict[str, None] = {}
+    for i in range(reader.GetNumberOfObjects(kind)):
+        reader.SetObjectStatus(kind, i, 1)
+        name = reader.GetObjectName(kind, i)
+        unnamed = not name or name.startswith("Unnamed ")
+        taken[free_name(f"{what} {reader.GetObjectId(kind, i)}" if unnamed else name, taken)] = None
+    return list(taken)
+
+
+def _found(blocks: Any, names: list[str]) -> dict[str, MeshData]:
+    """The blocks or sets that are not empty."""
+    grids = [blocks.GetBlock(i) for i in range(blocks.GetNumberOfBlocks())]
+    return {
+        name: from_pyvista(grid)
+        for name, grid in zip(names, grids, strict=True)
+        if grid is not None and grid.GetNumberOfCells()
+    }
 
 
 def _check(path: Path) -> None:
@@ -103,18 +141,19 @@ def _check(path: Path) -> None:
         raise InputError("the file is damaged, or shorter than its counts say")
 
 
-def _one(blocks: list[MeshData]) -> MeshData:
-    """One mesh of blocks that share their points."""
-    if not blocks or any(block.polyhedra.numel() for block in blocks):
+def _one(blocks: dict[str, MeshData]) -> MeshData:
+    """One mesh of blocks that share their points; the cells say of which they are, unless it is one, unnamed."""
+    parts = list(blocks.values())
+    if not parts or any(part.polyhedra.numel() for part in parts):
         raise InputError("Expected elements, none of them polyhedra")
-    mesh: MeshData = blocks[0].__copy__()
+    mesh: MeshData = parts[0].__copy__()
     for key in ("cell_type", "cell_size", "cell_index"):
-        mesh[key] = torch.cat([block[key] for block in blocks])
-    mesh.cell_data, mesh.field_data = Arrays(), Arrays()
-    for name in dict.fromkeys(name for block in blocks for name in block.cell_data):
-        one = next(block.cell_data[name] for block in blocks if name in block.cell_data)
-        parts = [block.cell_data.get(name, one.new_full((block.num_cells, *one.shape[1:]), nan)) for block in blocks]
-        mesh.cell_data[name] = torch.cat(parts)
+        mesh[key] = torch.cat([part[key] for part in parts])
+    counts = [part.num_cells for part in parts]
+    mesh.cell_data = stacked([part.cell_data for part in parts], counts)
+    if list(blocks) != ["block 1"]:
+        mesh.cell_data[free_name(BLOCK, mesh.cell_data)] = np.repeat(np.arange(len(parts)), counts)
+        mesh.field_data = Arrays({BLOCKS: np.array(list(blocks))})
     return mesh
 
 
@@ -144,7 +183,8 @@ class ExodusWriter:
     def write(self, mesh: MeshData, time: float) -> None:
         """Write a frame."""
         mesh.validate()
-        point, cell = _variables(mesh.point_data), _variables(mesh.cell_data)
+        others = Arrays({k: v for k, v in mesh.cell_data.items() if k != BLOCK or BLOCKS not in mesh.field_data})
+        point, cell = _variables(mesh.point_data), _variables(others)
         fields = list(point), list(cell)
         if self.mesh is None:
             self.blocks = _blocks(mesh)
@@ -181,8 +221,9 @@ class ExodusWriter:
 
 
 class _Block(NamedTuple):
-    """A run of cells of one type: its name, where its cells are, and their nodes, counted from 1."""
+    """A run of cells of one type and block: their names, where its cells are, their nodes from 1 on."""
 
+    name: str
     element: str
     cells: slice
     nodes: Array
@@ -197,14 +238,18 @@ class _Variable(NamedTuple):
 
 
 def _blocks(mesh: MeshData) -> list[_Block]:
-    """The runs of cells of one type, so that the cells keep their order.
+    """The runs of cells of one type, and of one of the mesh's own blocks, so that the cells keep their order.
 
     Raises:
         InputError: no cells, a cell without a name in Exodus II, too many runs, or more than netCDF can hold.
     """
     if not mesh.num_cells:
         raise InputError("Exodus II holds cells, and the mesh has none; write .pvd instead")
-    codes, counts = mesh.cell_type.unique_consecutive(return_counts=True)
+    own = BLOCK in mesh.cell_data and BLOCKS in mesh.field_data
+    number = mesh.cell_data[BLOCK] if own else torch.zeros_like(mesh.cell_type)
+    names = [str(name) for name in mesh.field_data[BLOCKS]] if own else [""]
+    runs, counts = torch.stack([mesh.cell_type.long(), number.long()]).unique_consecutive(return_counts=True, dim=1)
+    codes = runs[0]
     if unknown := [code for code in codes.tolist() if code not in _ELEMENTS]:
         raise InputError(f"a {cell_name(unknown[0])} cannot be written as Exodus II; write .pvd instead")
     if len(codes) > _MOST_BLOCKS:
@@ -214,7 +259,7 @@ def _blocks(mesh: MeshData) -> list[_Block]:
         )
     blocks = []
     first = at = 0
-    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+    for code, part, count in zip(codes.tolist(), runs[1].tolist(), counts.tolist(), strict=True):
         element, order = _ELEMENTS[code]
         size = int(mesh.cell_size[first])
         nodes = mesh.cell_index[at : at + size * count].reshape(count, size).numpy()
@@ -223,7 +268,8 @@ def _blocks(mesh: MeshData) -> list[_Block]:
                 f"netCDF holds {_LARGEST} bytes a variable, too few for {mesh.num_points} nodes, or for {count} cells "
                 f"of {size} nodes; write .pvd instead"
             )
-        blocks.append(_Block(element, slice(first, first + count), (nodes if order is None else nodes[:, order]) + 1))
+        nodes = (nodes if order is None else nodes[:, order]) + 1
+        blocks.append(_Block(names[part], element, slice(first, first + count), nodes))
         first, at = first + count, at + size * count
     return blocks
 
@@ -283,6 +329,7 @@ def _write_file(
     from scipy.io import netcdf_file
 
     names = {"coor_names": list("xyz"), "name_nod_var": list(point), "name_elem_var": list(cell)}
+    names |= {"eb_names": [block.name for block in blocks]} if any(block.name for block in blocks) else {}
     texts = {key: np.array([name.encode() for name in some]) for key, some in names.items() if some}
     longest = max(32, *(text.itemsize for text in texts.values()))
     with netcdf_file(path, "w", version=2) as file:
@@ -305,7 +352,7 @@ def _write_file(
             return variable
 
         for name, text in texts.items():
-            count = {"coor_names": "num_dim", "name_nod_var": "num_nod_var", "name_elem_var": "num_elem_var"}[name]
+            count = {"coor_names": "num_dim", "eb_names": "num_el_blk"}.get(name) or name.replace("name", "num")
             put(name, "c", (count, "len_name"), text.astype(f"S{longest + 1}").view("S1").reshape(len(text), -1))
         put("eb_status", "i", ("num_el_blk",), 1)
         put("eb_prop1", "i", ("num_el_blk",), np.arange(len(blocks)) + 1).name = "ID"

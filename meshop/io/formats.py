@@ -2,60 +2,137 @@
 
 from __future__ import annotations
 
+import math
 import os
-import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 from meshop.data import Arrays, InputError, MeshData, did_you_mean, in_plane_axes
-from meshop.io.gmsh import read_msh, write_msh_2, write_msh_4
+from meshop.io.abaqus import ABAQUS_CELLS, read_inp, write_inp
+from meshop.io.assemble import with_dim
+from meshop.io.cgns import open_cgns
+from meshop.io.ensight import open_ensight
+from meshop.io.exodus import open_exodus
+from meshop.io.files import named, whole
+from meshop.io.gmsh import GMSH_CELLS, read_msh, write_msh_2, write_msh_4
+from meshop.io.med import MED_CELLS, open_med, write_med
+from meshop.io.nastran import NASTRAN_CELLS, read_bdf, write_bdf
 from meshop.io.obj import read_obj, write_obj
+from meshop.io.off import OFF_CELLS, read_off, write_off
+from meshop.io.openfoam import is_case, open_foam
+from meshop.io.parts import TIME, Frames
 from meshop.io.ply import read_ply, write_ply
 from meshop.io.stl import read_stl, write_stl
+from meshop.io.su2 import SU2_CELLS, read_su2, write_su2
 from meshop.io.trimesh import read_trimesh
-from meshop.io.vtk import read_legacy, read_xml, write_legacy, write_vtp, write_vtu
+from meshop.io.vtk import (
+    read_legacy,
+    read_multiblock,
+    read_pieces,
+    read_xml,
+    write_legacy,
+    write_vtp,
+    write_vtu,
+)
+from meshop.io.xdmf import XDMF_CELLS, open_xdmf, write_xdmf
 
 
 class Format(NamedTuple):
-    """A row of :data:`FORMATS`: a name, how to read (path, dim) and how to write (path, data, binary), if at all."""
+    """A row of :data:`FORMATS`.
+
+    Attributes:
+        name: of the format.
+        read: what reads a file (path, dim); of several times, the last.
+        write: what writes one (path, data, binary), if anything does.
+        cells: VTK codes of the cells that it holds; ``None`` is all.
+        fields: what it holds beside points and cells: arrays of points, of cells and of the file, or sets only.
+        frames: what opens the times of a file, if it may hold several.
+    """
 
     name: str
     read: Callable[[Path, int], MeshData]
     write: Callable[[Path, MeshData, bool], None] | None = None
+    cells: frozenset[int] | None = None
+    fields: str = "point, cell, file"
+    frames: Callable[[Path], AbstractContextManager[Frames]] | None = None
 
+
+def _timed(
+    name: str,
+    frames: Callable[[Path], AbstractContextManager[Frames]],
+    write: Callable[[Path, MeshData, bool], None] | None = None,
+    cells: frozenset[int] | None = None,
+    fields: str = "point, cell",
+) -> Format:
+    """The row of a format whose files may hold several times."""
+    return Format(name, lambda path, dim: _frame(frames, path, None, dim), write, cells, fields, frames)
+
+
+_POLY = frozenset({1, 2, 3, 4, 5, 6, 7, 9})
+_CURVED, _STRAIGHT = frozenset({1, 3, 9, 12}), frozenset({1, 3, 8, 11})  # cells of grids by their dimension
+_FACES = frozenset({5, 7, 9})
 
 # To add a format, add a row.
 FORMATS: dict[str, Format] = {
     ".vtu": Format("VTK unstructured grid", read_xml("UnstructuredGrid"), write_vtu),
     ".vtk": Format("VTK legacy", read_legacy, write_legacy),
-    ".vtp": Format("VTK poly data", read_xml("PolyData"), write_vtp),
-    ".vts": Format("VTK structured grid", read_xml("StructuredGrid")),
-    ".vtr": Format("VTK rectilinear grid", read_xml("RectilinearGrid")),
-    ".vti": Format("VTK image data", read_xml("ImageData")),
-    ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4),
-    ".msh2": Format("gmsh 2.2", read_msh, write_msh_2),
-    ".ply": Format("PLY", read_ply, write_ply),
-    ".stl": Format("STL", read_stl, write_stl),
-    ".obj": Format("Wavefront OBJ", read_obj, write_obj),
-    ".glb": Format("binary glTF", read_trimesh),
+    ".vtp": Format("VTK poly data", read_xml("PolyData"), write_vtp, _POLY),
+    ".vts": Format("VTK structured grid", read_xml("StructuredGrid"), cells=_CURVED),
+    ".vtr": Format("VTK rectilinear grid", read_xml("RectilinearGrid"), cells=_STRAIGHT),
+    ".vti": Format("VTK image data", read_xml("ImageData"), cells=_STRAIGHT),
+    ".pvtu": Format("VTK unstructured grid in pieces", read_pieces("UnstructuredGrid")),
+    ".pvtp": Format("VTK poly data in pieces", read_pieces("PolyData"), cells=_POLY),
+    ".pvts": Format("VTK structured grid in pieces", read_xml("PStructuredGrid"), cells=_CURVED),
+    ".pvtr": Format("VTK rectilinear grid in pieces", read_xml("PRectilinearGrid"), cells=_STRAIGHT),
+    ".pvti": Format("VTK image data in pieces", read_xml("PImageData"), cells=_STRAIGHT),
+    ".vtm": Format("VTK multi-block", read_multiblock),
+    ".vtmb": Format("VTK multi-block", read_multiblock),
+    ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4, GMSH_CELLS, "point, cell, groups"),
+    ".msh2": Format("gmsh 2.2", read_msh, write_msh_2, GMSH_CELLS, "point, cell, groups"),
+    ".e": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
+    ".exo": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
+    ".ex2": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
+    ".foam": _timed("OpenFOAM case", open_foam, fields="cell, patches, zones"),
+    ".cgns": _timed("CGNS", open_cgns, fields="point, cell, patches"),
+    ".case": _timed("EnSight case", open_ensight),
+    ".xdmf": _timed("XDMF", open_xdmf, write_xdmf, XDMF_CELLS),
+    ".xmf": _timed("XDMF", open_xdmf, write_xdmf, XDMF_CELLS),
+    ".med": _timed("MED", open_med, write_med, MED_CELLS, "point, cell, groups"),
+    ".inp": Format("Abaqus input", read_inp, write_inp, ABAQUS_CELLS, "sets"),
+    ".bdf": Format("Nastran bulk data", read_bdf, write_bdf, NASTRAN_CELLS, "property"),
+    ".nas": Format("Nastran bulk data", read_bdf, write_bdf, NASTRAN_CELLS, "property"),
+    ".fem": Format("Nastran bulk data (OptiStruct)", read_bdf, write_bdf, NASTRAN_CELLS, "property"),
+    ".su2": Format("SU2", read_su2, write_su2, SU2_CELLS, "markers"),
+    ".ply": Format("PLY", read_ply, write_ply, _FACES, "point, cell"),
+    ".stl": Format("STL", read_stl, write_stl, frozenset({5}), "none"),
+    ".obj": Format("Wavefront OBJ", read_obj, write_obj, OFF_CELLS | {2, 4}, "none"),
+    ".off": Format("OFF", read_off, write_off, OFF_CELLS, "none"),
+    ".glb": Format("binary glTF", read_trimesh, cells=frozenset({5}), fields="point, cell"),
+    ".gltf": Format("glTF", read_trimesh, cells=frozenset({5}), fields="point, cell"),
 }
 
 
-def read_mesh(path: str | os.PathLike[str], dim: int = 3) -> MeshData:
+def read_mesh(path: str | os.PathLike[str], dim: int = 3, time: float | None = None) -> MeshData:
     """Read a mesh file: its cells in file order and all its arrays under their names.
+
+    Of a file that holds several times, one is read; the field data ``TimeValue`` say which.
+    :func:`~meshop.io.read_series` reads them all.
 
     ``points`` holds the file's coordinates in the file's precision and is what is written back; ``pos`` is its float32
     copy, which far from the origin (UTM coordinates of 5e5 m, say) resolves centimetres only. A warning says so where
     it matters, and :class:`meshop.transforms.Center` mends it.
 
     Args:
-        path: the file; its extension says which row of ``meshop.io.FORMATS`` reads it.
+        path: the file, whose extension says which row of ``meshop.io.FORMATS`` reads it; or the directory of an
+            OpenFOAM case.
         dim: number of coordinates in ``pos``; 2 takes the two axes of the coordinate plane in which the points lie.
+        time: which of the file's times to read; by default its last.
 
     Raises:
-        InputError: no such file, an unknown extension, a file that is broken or holds no mesh.
+        InputError: no such file, an unknown extension, a file that is broken or holds no mesh, a time it does not have.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "square.vtu")
@@ -69,7 +146,30 @@ def read_mesh(path: str | os.PathLike[str], dim: int = 3) -> MeshData:
     with named(f"Cannot read '{path}'"):
         check_file(path)
         with valid(form.name):
-            return form.read(path, dim)
+            if time is None:
+                return form.read(path, dim)
+            if form.frames is None:
+                raise InputError(f"{form.name} holds no times; leave the time out")
+            return _frame(form.frames, path, time, dim)
+
+
+def _frame(
+    opened: Callable[[Path], AbstractContextManager[Frames]], path: Path, time: float | None, dim: int
+) -> MeshData:
+    """The mesh of a file at one of its times, by default the last."""
+    with opened(path) as frames:
+        number = max(frames.count - 1, 0)
+        if time is not None:
+            times = [frames.read(i)[0] for i in range(frames.count)] if frames.times is None else frames.times
+            close = [i for i, own in enumerate(times) if math.isclose(own, time, rel_tol=1e-6, abs_tol=1e-12)]
+            if not close:
+                some = ", ".join(f"{own:g}" for own in times[:8]) + (", ..." if len(times) > 8 else "")
+                raise InputError(f"it has no time {time:g} (it has {some or 'none'})")
+            number = min(close, key=lambda i: abs(times[i] - time))
+        at, mesh = frames.read(number)
+        if frames.count:
+            mesh.field_data[TIME] = [at]
+        return with_dim(mesh, dim)
 
 
 def write_mesh(
@@ -111,7 +211,7 @@ def mesh_format(path: Path) -> Format:
     Raises:
         InputError: there is none.
     """
-    suffix = path.suffix.lower()
+    suffix = ".foam" if is_case(path) else path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(
             f"Expected a mesh file with one of the extensions {', '.join(FORMATS)} (got '{path}')"
@@ -124,14 +224,29 @@ def check_file(path: Path) -> None:
     """Check that there is a file with something in it.
 
     Raises:
-        InputError: there is none, it is a directory, or it is empty.
+        InputError: there is none, it is a directory and no OpenFOAM case, or it is empty, as only ``.foam`` may be.
     """
     if not path.exists():
         raise InputError("there is no such file")
+    if is_case(path) or (path.is_file() and path.suffix.lower() == ".foam"):
+        return
     if path.is_dir():
         raise InputError("it is a directory, not a mesh file")
     if path.stat().st_size == 0:
         raise InputError("the file is empty")
+
+
+def without_pieces(paths: Iterable[Path]) -> list[Path]:
+    """Files without those that others of them name as their pieces."""
+    paths = list(paths)
+    pieces = set()
+    for path in paths:
+        if path.suffix.lower().startswith((".pvt", ".vtm")):
+            with suppress(ElementTree.ParseError, OSError):
+                for entry in ElementTree.parse(path).getroot().iter():
+                    if name := entry.get("Source") or entry.get("file"):
+                        pieces.add(os.path.abspath(path.parent / name))
+    return [path for path in paths if os.path.abspath(path) not in pieces]
 
 
 @contextmanager
@@ -144,33 +259,6 @@ def valid(form: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"it is no valid {form} file ({reason})") from error
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A file to write that takes its name when the block has ended without an error, or never.
-
-    Raises:
-        InputError: the name is that of a directory, or there is no directory to hold it.
-    """
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError("it is a directory" if path.is_dir() else f"there is no directory '{path.parent}'")
-    part = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-@contextmanager
-def named(what: str) -> Iterator[None]:
-    """Put the file's name before what is wrong with it."""
-    try:
-        yield
-    except (InputError, OSError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise InputError(f"{what}: {reason}") from error
 
 
 def with_arrays(data: MeshData, point_data: Mapping[str, Any], cell_data: Mapping[str, Any]) -> MeshData:

@@ -6,33 +6,19 @@ import glob
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
-import torch
 from torch import Tensor
-from torch_geometric.data import Batch
 
 from meshop.data import Arrays, InputError, MeshData
 from meshop.io.describe import natural_order
-from meshop.io.formats import FORMATS, Format, check_file, mesh_format, named, valid, whole, write_mesh
-from meshop.io.vtk import read_xml
-
-TIME = "TimeValue"  # the field in which VTK's files hold their time
-_PIECES = Format("parallel VTK unstructured grid", read_xml("PUnstructuredGrid"))
-
-
-@dataclass
-class Frames:
-    """A series that is open: the count of its frames, and what reads one: its time and its mesh with all arrays."""
-
-    count: int
-    read: Callable[[int], tuple[float, MeshData]]
+from meshop.io.files import named, whole
+from meshop.io.formats import FORMATS, check_file, mesh_format, valid, without_pieces, write_mesh
+from meshop.io.parts import BLOCK, TIME, Frames, joined
 
 
 @dataclass
@@ -47,11 +33,11 @@ class Step:
         parts = []
         for file in self.files:
             with named(f"'{file}'"):
-                form = _PIECES if file.suffix.lower() == ".pvtu" else mesh_format(file)
+                form = mesh_format(file)
                 check_file(file)
                 with valid(form.name):
                     parts.append(form.read(file, 3))
-        mesh = parts[0] if len(parts) == 1 else _joined(parts)
+        mesh = _joined(parts)
         own = mesh.field_data.get(TIME)
         if self.time is not None:
             return self.time, mesh
@@ -97,9 +83,8 @@ def open_json(path: Path) -> Iterator[Frames]:
 def open_numbered(path: Path) -> Iterator[Frames]:
     """The mesh files of a directory, or those that a pattern such as ``run_*.vtu`` fits, in natural order."""
     files = [f for f in (path.iterdir() if path.is_dir() else map(Path, glob.glob(str(path)))) if f.is_file()]
-    files = natural_order(f for f in files if not f.name.startswith("."))
-    pieced = [f for f in files if f.suffix.lower() == ".pvtu"]  # beside their pieces
-    files = pieced or [f for f in files if f.suffix.lower() in FORMATS]
+    files = without_pieces(f for f in files if f.suffix.lower() in FORMATS and not f.name.startswith("."))
+    files = natural_order(files)
     if not files:
         raise InputError(f"there are no mesh files ({', '.join(FORMATS)})")
     yield _frames([Step([file]) for file in files])
@@ -152,25 +137,17 @@ class PVDWriter:
 def _frames(steps: Sequence[Step]) -> Frames:
     if any(step.time is not None and not math.isfinite(step.time) for step in steps):
         raise InputError("one of its times is not finite")
-    return Frames(len(steps), lambda number: steps[number].read())
+    return Frames(len(steps), lambda number: steps[number].read(), still=frozenset({BLOCK}))
 
 
 def _joined(parts: Sequence[MeshData]) -> MeshData:
-    """One mesh of several, part after part; where they touch, points stay as many as they are.
+    """One mesh of the parts of a frame.
 
     Raises:
         InputError: a part lacks a field that another has.
     """
-    batch = Batch.from_data_list(list(parts), exclude_keys=["point_data", "cell_data", "field_data"])
-    mesh = MeshData(**{key: batch[key] for key in parts[0].keys() if key in batch})  # noqa: SIM118
-    mesh.field_data = parts[0].field_data
     for key in ("point_data", "cell_data"):
         names = {name for part in parts for name in part[key]}
         if lacking := sorted(name for name in names if any(name not in part[key] for part in parts)):
             raise InputError(f"Expected the same fields in all parts of a frame (some lack {', '.join(lacking)})")
-        mesh[key] = Arrays({name: _stacked([part[key][name] for part in parts]) for name in parts[0][key]})
-    return mesh
-
-
-def _stacked(arrays: Sequence[Any]) -> Any:
-    return torch.cat(list(arrays)) if isinstance(arrays[0], Tensor) else np.concatenate(arrays)
+    return joined(parts, [str(number) for number in range(len(parts))])

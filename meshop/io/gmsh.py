@@ -18,7 +18,7 @@ from torch import Tensor
 
 from meshop.data import InputError, MeshData
 from meshop.geometry import cell_dim, cell_name
-from meshop.io.assemble import assemble, text_numbers, to_numpy, warn_left_out
+from meshop.io.assemble import assemble, positions, text_numbers, to_numpy, warn_left_out
 
 Array = NDArray[Any]
 
@@ -45,6 +45,7 @@ _TYPES: dict[int, tuple[int, list[int]]] = {
     26: (35, [*range(4)]),
 }
 _GMSH = {code: (gmsh, np.argsort(order)) for gmsh, (code, order) in _TYPES.items()}
+GMSH_CELLS = frozenset(_GMSH)
 _PHYSICAL, _ENTITY = "gmsh:physical", "gmsh:geometrical"
 
 
@@ -117,7 +118,7 @@ def read_msh(path: Path, dim: int) -> MeshData:
         points,
         np.repeat([_TYPES[b.kind][0] for b in blocks], count),
         np.repeat(size, count),
-        _positions(point_tags, nodes, "nodes"),
+        positions(point_tags, nodes, "nodes"),
         point_data=_spread(fields["NodeData"], point_tags, "nodes"),
         cell_data=(groups if groups[_PHYSICAL].any() else {}) | _spread(fields["ElementData"], tags, "elements"),
         field_data=names,
@@ -315,7 +316,7 @@ def _spread(fields: list[_Field], tags: Array, what: str) -> dict[str, Array]:
     out = {}
     for field in fields:
         values = np.full((len(tags), field.values.shape[1]), np.nan)
-        values[_positions(tags, field.tags, what)] = field.values
+        values[positions(tags, field.tags, what)] = field.values
         name = field.name if often[field.name] == 1 else f"{field.name} {field.step}"
         out[name] = values[:, 0] if values.shape[1] == 1 else values
     return out
@@ -325,15 +326,6 @@ def _type(kind: int) -> list[int]:
     if kind not in _TYPES:
         raise InputError(f"gmsh element type {kind} is not supported; save the mesh with order 1 or 2")
     return _TYPES[kind][1]
-
-
-def _positions(tags: Array, wanted: Array, what: str) -> Array:
-    """Where the wanted tags stand among all."""
-    order = np.argsort(tags, kind="stable")
-    at = np.searchsorted(tags, wanted, sorter=order).clip(max=len(tags) - 1)
-    if len(wanted) and (len(tags) == 0 or (tags[order[at]] != wanted).any()):
-        raise InputError(f"it refers to {what} that it does not hold")
-    return order[at]
 
 
 def _expect(declared: int, found: int, what: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -16,9 +16,15 @@ from torch import Tensor
 
 from meshop.data import Arrays, InputError, MeshData, did_you_mean, split_name
 from meshop.io.assemble import axes_of
+from meshop.io.cgns import open_cgns
+from meshop.io.ensight import open_ensight
 from meshop.io.exodus import ExodusWriter, open_exodus
-from meshop.io.formats import check_file, named, valid, with_arrays
-from meshop.io.frames import TIME, Frames, PVDWriter, open_json, open_numbered, open_pvd
+from meshop.io.files import named
+from meshop.io.formats import check_file, valid, with_arrays
+from meshop.io.frames import PVDWriter, open_json, open_numbered, open_pvd
+from meshop.io.med import open_med
+from meshop.io.openfoam import is_case, open_foam
+from meshop.io.parts import TIME, Frames
 from meshop.io.xdmf import XDMFWriter, open_xdmf
 
 
@@ -50,6 +56,10 @@ SERIES_FORMATS: dict[str, SeriesFormat] = {
     ".e": SeriesFormat("Exodus II", open_exodus, ExodusWriter),
     ".exo": SeriesFormat("Exodus II", open_exodus, ExodusWriter),
     ".ex2": SeriesFormat("Exodus II", open_exodus, ExodusWriter),
+    ".foam": SeriesFormat("OpenFOAM case", open_foam),
+    ".cgns": SeriesFormat("CGNS", open_cgns),
+    ".case": SeriesFormat("EnSight case", open_ensight),
+    ".med": SeriesFormat("MED", open_med),
 }
 
 
@@ -77,8 +87,9 @@ def read_series(
     the last number in the name. Files of one time in a PVD are parts of a mesh, put one after another.
 
     Args:
-        path: a file, whose extension says which row of ``meshop.io.SERIES_FORMATS`` reads it; or a directory of
-            numbered mesh files; or a pattern of their names, ``"out/run_*.vtu"``.
+        path: a file, whose extension says which row of ``meshop.io.SERIES_FORMATS`` reads it; or the
+            directory of an OpenFOAM case; or a directory of numbered mesh files; or a pattern of their names,
+            ``"out/run_*.vtu"``.
         fields: names of those to read, ``"u"`` or ``"u:point"``; by default all.
         frames: which to read, from 0; by default all. Of the others, only the first is looked at.
         dim: number of coordinates in ``pos``, as in :func:`~meshop.io.read_mesh`.
@@ -108,6 +119,20 @@ def count_frames(path: str | os.PathLike[str]) -> int:
     """
     with _opened(path) as series:
         return series.count
+
+
+def holds_times(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds several times.
+
+    Raises:
+        InputError: no such series, or a broken one.
+    """
+    path = Path(path)
+    with named(f"Cannot read '{path}'"):
+        check_file(path)
+        form = _series_format(path)
+        with valid(form.name), form.open(path) as frames:
+            return frames.count > 1
 
 
 class SeriesWriter:
@@ -217,8 +242,10 @@ def _series_format(path: Path) -> SeriesFormat:
 def _opened(path: str | os.PathLike[str]) -> Iterator[Frames]:
     """The frames of a series; what is wrong with it is said in a sentence that begins with its name."""
     path = Path(path)
-    many = path.is_dir() or (not path.exists() and any(letter in path.name for letter in "*?["))
-    form = SeriesFormat("series of mesh", open_numbered) if many else _series_format(path)
+    case = is_case(path)
+    many = (path.is_dir() and not case) or (not path.exists() and any(letter in path.name for letter in "*?["))
+    suffix = Path("a.foam") if case else path
+    form = SeriesFormat("series of mesh", open_numbered) if many else _series_format(suffix)
     with named(f"Cannot read '{path}'"):
         if not many:
             check_file(path)
@@ -241,6 +268,8 @@ def _trajectory(
         if not _same_cells(mesh, first):
             raise InputError(f"frame {number} has other cells than frame 0, and a trajectory is one mesh")
         times.append(time)
+        if number:
+            _drop(mesh, series.still, first)
         if not torch.equal(mesh.points, first.points):
             moves = moves if moves.size(1) == len(numbers) else moves.repeat(1, len(numbers), 1)
             moves[:, place] = mesh.points - first.points
@@ -268,6 +297,14 @@ def _trajectory(
     trajectory.field_data = Arrays({name: array for name, array in first.field_data.items() if name != TIME})
     trajectory.times = torch.tensor([times], dtype=torch.float64)
     return trajectory
+
+
+def _drop(mesh: MeshData, still: Iterable[str], first: MeshData) -> None:
+    """Take those arrays that stay as they are in the first frame from a later one."""
+    for key in ("point_data", "cell_data"):
+        for name in still:
+            if name in mesh[key] and name in first[key] and torch.equal(mesh[key][name], first[key][name]):
+                del mesh[key][name]
 
 
 class _Stack:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +68,11 @@ def read_trimesh(path: Path, dim: int) -> MeshData:
     """Read a file with trimesh, vertices in file order."""
     import trimesh
 
+    if path.suffix.lower() == ".gltf":  # what is wrong with it, trimesh does not say
+        for buffer in json.loads(path.read_text())["buffers"]:
+            name = buffer.get("uri", "")
+            if not name.startswith("data:") and not (path.parent / unquote(name)).is_file():
+                raise InputError(f"it names '{name}', and there is no such file")
     return from_trimesh(trimesh.load(path, process=False, maintain_order=True), dim)
 
 

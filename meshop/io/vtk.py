@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -16,7 +17,8 @@ from torch import Tensor
 from meshop.data import InputError, MeshData
 from meshop.geometry import POLYHEDRON, cell_name
 from meshop.geometry.cells import faces_of
-from meshop.io.assemble import POLY_CELLS, assemble, poly_codes, to_numpy
+from meshop.io.assemble import POLY_CELLS, assemble, poly_codes, to_numpy, with_dim
+from meshop.io.parts import free_name, joined
 
 if TYPE_CHECKING:
     import pyvista as pv
@@ -27,15 +29,16 @@ _END = "meshop:end"
 def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
     """Copy a pyvista (or plain VTK) data set: cells in its order, all arrays under their names.
 
-    Poly data, structured, rectilinear and image grids become the same cells unstructured; a multi-block is read when it
-    has one block that is not empty. The data set is left as it is.
+    Poly data, structured, rectilinear and image grids become the same cells unstructured. The blocks of a multi-block
+    that have points are put one after another: the cell data ``block`` number them and the field data ``blocks`` hold
+    their names, ``a/b`` for ``b`` in the block ``a``. The data set is left as it is.
 
     Args:
         mesh: any ``pyvista.DataSet`` or ``pyvista.MultiBlock``.
         dim: number of coordinates in ``pos``; 2 takes the two axes of the coordinate plane in which the points lie.
 
     Raises:
-        InputError: not one mesh, a mesh without points, or one that lies in no coordinate plane where ``dim`` is 2.
+        InputError: not a mesh, a mesh without points, or one that lies in no coordinate plane where ``dim`` is 2.
 
     >>> import pyvista as pv
     >>> from_pyvista(pv.Plane(i_resolution=2, j_resolution=2)).num_cells
@@ -47,10 +50,9 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
         warnings.simplefilter("ignore", pv.InvalidMeshWarning)  # what is wrong is said below, in one sentence
         mesh = pv.wrap(mesh)
     if isinstance(mesh, pv.MultiBlock):
-        blocks = [b for b in mesh.recursive_iterator(skip_none=True) if b.n_points]
-        if len(blocks) != 1:
-            raise InputError(f"Expected one mesh (got {len(blocks)} blocks); save the block you need as its own file")
-        mesh = blocks[0]
+        items = mesh.recursive_iterator("items", skip_none=True, prepend_names=True, separator="/")
+        blocks = {name: block for name, block in named_once(items) if block.GetNumberOfElements(0)}
+        return with_dim(joined([from_pyvista(block) for block in blocks.values()], list(blocks)), dim)
     if not isinstance(mesh, pv.DataSet):
         raise InputError(f"Expected a mesh (got {type(mesh).__name__})")
     polyhedra = None
@@ -74,6 +76,14 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
         dict(mesh.field_data.items()),
         dim,
     )
+
+
+def named_once(blocks: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Blocks whose names are all different."""
+    taken: dict[str, Any] = {}
+    for name, block in blocks:
+        taken[free_name(name, taken)] = block
+    yield from taken.items()
 
 
 def to_pyvista(data: MeshData) -> pv.UnstructuredGrid:
@@ -134,6 +144,46 @@ def read_xml(kind: str) -> Callable[[Path, int], MeshData]:
         return from_pyvista(reader.GetOutput(), dim)
 
     return read
+
+
+def read_pieces(kind: str) -> Callable[[Path, int], MeshData]:
+    """A reader of VTK's XML files that name others, the pieces of one mesh of a kind: ``UnstructuredGrid`` say.
+
+    The pieces follow each other; cells that a piece has from its neighbours (ghosts) are left out.
+    """
+
+    def read(path: Path, dim: int) -> MeshData:
+        from vtkmodules import vtkIOXML
+
+        names = [Path(piece.get("Source", "")).stem for piece in ElementTree.parse(path).getroot().iter("Piece")]
+        reader = getattr(vtkIOXML, f"vtkXMLP{kind}Reader")()
+        reader.SetFileName(str(path))
+        pieces: dict[str, MeshData] = {}
+        for number, (name, _) in enumerate(named_once((name, None) for name in names)):
+            with vtk_errors():
+                reader.UpdatePiece(number, len(names), 0)
+            grid = reader.GetOutput().NewInstance()
+            grid.DeepCopy(reader.GetOutput())
+            grid.RemoveGhostCells()
+            if grid.GetNumberOfPoints():
+                pieces[name] = from_pyvista(grid)
+        return with_dim(joined(list(pieces.values()), list(pieces)), dim)
+
+    return read
+
+
+def read_multiblock(path: Path, dim: int) -> MeshData:
+    """Read VTK's XML files that name others, the blocks of a tree."""
+    from vtkmodules.vtkIOXML import vtkXMLMultiBlockDataReader
+
+    files = [entry.get("file") for entry in ElementTree.parse(path).getroot().iter("DataSet")]
+    if missing := [name for name in files if name and not (path.parent / name).is_file()]:
+        raise InputError(f"it names '{missing[0]}', and there is no such file")
+    reader: Any = vtkXMLMultiBlockDataReader()
+    reader.SetFileName(str(path))
+    with vtk_errors():
+        reader.Update()
+    return from_pyvista(reader.GetOutput(), dim)
 
 
 def read_legacy(path: Path, dim: int) -> MeshData:
@@ -228,6 +278,24 @@ def _write_xml(path: Path, mesh: Any, binary: bool) -> None:
     with vtk_errors():
         writer.Write()
     path.write_text(writer.GetOutputString(), encoding="utf-8", newline="\n")
+
+
+def times_of(reader: Any) -> list[float]:
+    """The times that a reader of VTK has found in a file."""
+    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline
+
+    steps = vtkStreamingDemandDrivenPipeline.TIME_STEPS()
+    about = reader.GetOutputInformation(0)
+    return list(about.Get(steps)) if about.Has(steps) else []
+
+
+def children(blocks: Any) -> Iterator[tuple[str, Any]]:
+    """The blocks of a block, by their names, that have points or blocks."""
+    for i in range(blocks.GetNumberOfBlocks() if blocks else 0):
+        block = blocks.GetBlock(i)
+        if block is not None and (block.IsA("vtkMultiBlockDataSet") or block.GetNumberOfPoints()):
+            about = blocks.GetMetaData(i)
+            yield (about.Get(blocks.NAME()) if about.Has(blocks.NAME()) else str(i)), block
 
 
 @contextmanager

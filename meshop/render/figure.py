@@ -63,28 +63,54 @@ def draw(rows: list[list[Panel]], extent: tuple[float, float], title: str, nan_c
     columns = len(rows[0])
     width, height = panel_size(extent, columns)
     top, head = 60 if title else 16, 66 if rows[0][0].title else 30
-    full_width, full_height = GAP + columns * (width + GAP), top + len(rows) * (head + height + FOOT)
+    # rows with the same colour bars share those of the last
+    below = [[(p.label, p.limits) for p in row] for row in rows[1:]] + [[]]
+    shared = [
+        same[: len(row)] == [(p.label, p.limits) for p in row][: len(same)] != []
+        for row, same in zip(rows, below, strict=True)
+    ]
+    feet = [GAP if share else FOOT for share in shared]
+    full_width, full_height = GAP + columns * (width + GAP), top + len(rows) * (head + height) + sum(feet)
     figure = Figure((full_width / 72, full_height / 72), dpi=72, facecolor="white")  # a point is a pixel
     canvas = FigureCanvasAgg(figure)
 
-    def write(x: float, y: float, text: str, size: int, color: str = "black") -> None:
+    def write(x: float, y: float, text: str, size: float, color: str = "black") -> None:
         at = x / full_width, y / full_height
         figure.text(*at, text, size=size, color=color, ha="center", va="center", parse_math=False)
 
-    write(full_width / 2, full_height - 36, title, 26)
+    write(full_width / 2, full_height - 36, title, fitting(title, 26, full_width))
     lefts = [GAP + column * (width + GAP) for column in range(columns)]
     names = map(str, itertools.count())
-    for i, row in enumerate(rows):
-        bottom = full_height - top - (i + 1) * (head + height) - i * FOOT
+    above: list[list[Panel]] = []  # rows that share the colour bars of the next
+    bottom = full_height - top
+    for row, share, foot in zip(rows, shared, feet, strict=True):
+        bottom -= head + height
         for left, panel in zip(lefts, row, strict=False):
             paint(figure, (left, bottom, width, height), next(names), panel.cmap)
-            write(left + width / 2, bottom + height + 50, panel.title, 24)
-            write(left + width / 2, bottom + height + 18, panel.extremes, 17, "#505050")
-        for _, group in itertools.groupby(zip(lefts, row, strict=False), key=lambda item: item[1].label):
-            places, panels = zip(*group, strict=True)
-            colour_bar(figure, panels, (places[0], bottom - 36, places[-1] + width - places[0], 20), nan_color)
+            write(left + width / 2, bottom + height + 50, panel.title, fitting(panel.title, 24, width + GAP))
+            write(
+                left + width / 2,
+                bottom + height + 18,
+                panel.extremes,
+                fitting(panel.extremes, 17, width + GAP),
+                "#505050",
+            )
+        above.append(row)
+        if not share:
+            longest = max(above, key=len)
+            for _, group in itertools.groupby(zip(lefts, longest, strict=False), key=lambda item: item[1].label):
+                places, panels = zip(*group, strict=True)
+                every = tuple(p for drawn in above for p in drawn if p.label == panels[0].label)
+                colour_bar(figure, every, (places[0], bottom - 36, places[-1] + width - places[0], 20), nan_color)
+            above = []
+        bottom -= foot
     canvas.draw()
     return np.array(canvas.buffer_rgba())[..., :3]
+
+
+def fitting(text: str, size: float, width: float) -> float:
+    """The size in which a text of a figure is no wider than this: letters are about half as wide as high."""
+    return min(size, 1.75 * width / max(1, len(text)))
 
 
 def panel_size(extent: tuple[float, float], columns: int) -> tuple[int, int]:
@@ -137,6 +163,18 @@ def tile(pictures: Sequence[Image], axis: int) -> Image:
         margin[1 - axis] = (room // 2, room - room // 2) if axis == 0 else (0, room)
         parts.append(np.pad(picture, margin, constant_values=255))
     return np.concatenate(parts, axis)
+
+
+def side_by_side(pictures: Sequence[Image], path: str | os.PathLike[str] | None = None) -> Image:
+    """Join pictures into one from left to right, on white, and write it if there is a path.
+
+    >>> side_by_side([np.zeros((2, 3, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)]).shape
+    (4, 8, 3)
+    """
+    picture = tile(pictures, axis=1)
+    if path is not None:
+        write_png(picture, Path(path))
+    return picture
 
 
 def write_png(picture: Image, path: Path) -> None:

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshop.data import InputError
-from meshop.render.scene import Scene
+from meshop.render.scene import ANGLE, Scene
 
 if TYPE_CHECKING:
+    import pyvista as pv
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Box = tuple[int, int, int, int]  # left, bottom, width, height in pixels
-Painter = Callable[["Figure", Box, str, str], None]  # figure, box, name of the scene's array, colour map
+Painter = Callable[["Figure", Box, str, Any], None]  # figure, box, name of the scene's array, colour map
 
-LINES = "#303030"
+LINES, FRAME = "#303030", "#909090"
 MARGIN = 8  # pixels around the mesh
 
 
@@ -68,19 +69,19 @@ def paint_vtk(
     figure: Figure,
     box: Box,
     name: str,
-    cmap: str,
+    cmap: Any,
 ) -> None:
     """Paint an image by VTK."""
     import pyvista as pv
 
     _prefer_egl()
     left, bottom, width, height = box
-    defaults = {
+    defaults: dict[str, Any] = {
         "lighting": not scene.flat,
         "ambient": 0.7,  # shades should not be taken for colours of the map; the two sum to 1, the unlit colour
         "diffuse": 0.3,
         "edge_opacity": 0.3,
-        "line_width": 1 if scene.surface.GetNumberOfPolys() else 16,
+        "line_width": 1 if scene.surface.GetNumberOfPolys() else 5 if scene.frame.n_cells else 16,
         "point_size": float(np.clip(1.2 * np.sqrt(width * height / scene.surface.n_points), 6, 32)),
         "render_points_as_spheres": True,
     }
@@ -88,27 +89,47 @@ def paint_vtk(
         pv.Plotter(off_screen=True, window_size=[width, height], theme=pv.themes.DocumentTheme())
     ) as plotter:
         plotter.enable_anti_aliasing("ssaa")
-        plotter.add_mesh(
-            scene.surface,
-            scalars=name,
-            clim=(0, 1),
-            cmap=cmap,
-            show_edges=show_edges,
-            nan_color=nan_color,
-            show_scalar_bar=False,
-            **{**defaults, **options},
-        )
-        if scene.outline.n_cells:
-            plotter.add_mesh(scene.outline, color=LINES, line_width=1.5, lighting=False)
-        plotter.camera_position = [(0, 0, 10), (0, 0, 0), (0, 1, 0)]
-        plotter.enable_parallel_projection()
-        plotter.parallel_scale = _pixel(scene, width, height) * height / 2
+        add(plotter, scene, name, cmap, show_edges, nan_color, options, **defaults)
+        plotter.camera_position = [(0, 0, 1 if scene.camera else 10), (0, 0, 0), (0, 1, 0)]
+        if scene.camera:
+            plotter.camera.view_angle = ANGLE
+        else:
+            plotter.enable_parallel_projection()
+            plotter.parallel_scale = _pixel(scene, width, height) * height / 2
         plotter.reset_camera_clipping_range()
         figure.figimage(plotter.screenshot(return_img=True), left, bottom)
 
 
+def add(
+    plotter: pv.Plotter,
+    scene: Scene,
+    name: str,
+    cmap: Any,
+    show_edges: bool,
+    nan_color: str,
+    options: Mapping[str, Any],
+    **defaults: Any,
+) -> None:
+    """Put a scene into a plotter; options are a user's, which pyvista may not know."""
+    try:
+        plotter.add_mesh(
+            scene.surface,
+            scalars=name,
+            cmap=cmap,
+            show_edges=show_edges,
+            nan_color=nan_color,
+            **{"clim": (0, 1), "show_scalar_bar": False, **defaults, **options},
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise InputError(f"pyvista's add_mesh cannot draw with {given}: {' '.join(str(error).split())}") from error
+    for lines, color, width in ((scene.outline, LINES, 1.5), (scene.frame, FRAME, 1.0)):
+        if lines.n_cells:
+            plotter.add_mesh(lines, color=color, line_width=width, lighting=False)
+
+
 def paint_matplotlib(
-    scene: Scene, show_edges: bool, nan_color: str, figure: Figure, box: Box, name: str, cmap: str
+    scene: Scene, show_edges: bool, nan_color: str, figure: Figure, box: Box, name: str, cmap: Any
 ) -> None:
     """Paint the triangles of a flat scene by matplotlib."""
     from matplotlib import colormaps
@@ -119,9 +140,10 @@ def paint_matplotlib(
     axes = axes_in(figure, box)
     axes.axis("off")
     axes.set(xlim=(-pixel * width / 2, pixel * width / 2), ylim=(-pixel * height / 2, pixel * height / 2))
-    surface = scene.surface
+    surface, outline, frame = (_projected(scene, mesh) for mesh in (scene.surface, scene.outline, scene.frame))
+    edges = surface.extract_all_edges() if show_edges else None
     per_point = name in surface.point_data
-    colours: dict[str, Any] = {"cmap": colormaps[cmap].with_extremes(bad=nan_color), "vmin": 0, "vmax": 1}
+    colours: dict[str, Any] = {"cmap": colormaps.get_cmap(cmap).with_extremes(bad=nan_color), "vmin": 0, "vmax": 1}
     if surface.GetNumberOfPolys():
         surface = surface.triangulate()
         (x, y, _), triangles = surface.points.T, surface.regular_faces
@@ -135,9 +157,19 @@ def paint_matplotlib(
     else:
         x, y, _ = surface.points.T if per_point else surface.cell_centers().points.T
         axes.scatter(x, y, c=surface[name], plotnonfinite=True, **colours)
-    for edges, opacity in [(scene.outline, 1.0), *[(scene.surface.extract_all_edges(), 0.3)] * show_edges]:
-        ends = edges.points[edges.lines.reshape(-1, 3)[:, 1:], :2]
-        axes.add_collection(LineCollection(ends, colors=LINES, linewidths=1.2, alpha=opacity))
+    for lines, color, opacity in ((frame, FRAME, 1.0), (outline, LINES, 1.0), (edges, LINES, 0.3)):
+        if lines is not None and lines.n_cells:
+            ends = lines.points[lines.lines.reshape(-1, 3)[:, 1:], :2]
+            axes.add_collection(LineCollection(ends, colors=color, linewidths=1.2, alpha=opacity))
+
+
+def _projected(scene: Scene, mesh: pv.PolyData) -> pv.PolyData:
+    """A part of a scene as its camera sees it, if it has one."""
+    if scene.camera and mesh.n_points:
+        mesh = mesh.copy(deep=False)
+        points = np.asarray(mesh.points)
+        mesh.points = points / np.maximum(1 - points[:, 2:], 1e-3)
+    return mesh
 
 
 def _pixel(scene: Scene, width: int, height: int) -> float:

@@ -69,6 +69,17 @@ def test_a_row_a_run_and_the_rest_goes_on_after_a_failure(done: Path) -> None:
     assert {row["seconds_a_step"] for row in rows[:2]} == {step["seconds_a_step"]}
 
 
+def test_a_run_of_a_bench_has_its_page(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = done / "out" / "plate_with_holes" / "CANO" / "0"
+    assert main(["report", str(run), "--out", str(tmp_path / "run.html")]) == 0
+    page = (tmp_path / "run.html").read_text()
+    assert "plate_with_holes (num_samples=4): 3 train, 1 test" in page
+    assert "There is one test case; its error is drawn above." in page
+    assert "evaluated for this page" not in page
+    assert main(["report", str(done / "out")]) == 1
+    assert "holds the runs of meshop bench; name one of them" in capsys.readouterr().err
+
+
 def test_the_report_names_all_models(done: Path) -> None:
     lines = (done / "out" / "results.md").read_text().splitlines()
     assert lines[0] == "## plate_with_holes"

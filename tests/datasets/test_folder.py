@@ -389,3 +389,13 @@ def test_read_case_reads_as_the_folder_did(runs, tmp_path_factory):
     with pytest.raises(InputError, match=r"there is no file '.*none.csv'"):
         read_case(new, data.spec, new.with_name("none.csv"))
     assert "params" not in read_case(new, FieldSpec(data.spec.targets, dim=2))
+
+
+def test_pieces_are_no_cases_of_their_own(tmp_path):
+    _write(tmp_path / "run_0.vtu", _square(2))
+    _write(tmp_path / "run_1.vtu", _square(2))
+    (tmp_path / "all.vtm").write_text(
+        '<VTKFile type="vtkMultiBlockDataSet"><vtkMultiBlockDataSet><DataSet name="a" file="run_0.vtu"/>'
+        "</vtkMultiBlockDataSet></VTKFile>"
+    )
+    assert [path.name for path in mesh_files(tmp_path)] == ["all.vtm", "run_1.vtu"]

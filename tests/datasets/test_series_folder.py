@@ -14,10 +14,10 @@ from conftest import strip
 from torch_geometric.loader import DataLoader
 
 from meshop.cli import main
-from meshop.data import InputError
-from meshop.datasets import SeriesFolder, statistics
+from meshop.data import InputError, MeshData
+from meshop.datasets import SeriesFolder, holds_series, statistics
 from meshop.datasets.series_folder import series_files
-from meshop.io import read_series, to_meshio, to_pyvista
+from meshop.io import read_series, to_meshio, to_pyvista, write_mesh, write_series
 from meshop.train import Surrogate, evaluate
 from meshop.transforms import KNNGraph
 
@@ -309,3 +309,19 @@ def test_a_directory_is_one_of_series_where_it_holds_some_or_windows_are_asked_f
     assert "position -> u:point" in out
     assert main(["train", str(root), *call, "--data_args.T_out", "2"]) == 0
     assert "position, u_in:point -> u_out:point" in capsys.readouterr().out
+
+
+def test_files_of_one_time_are_no_series(tmp_path: Path) -> None:
+    folder = tmp_path / "still"
+    folder.mkdir()
+    mesh = MeshData.from_cells([[0.0, 0], [1, 0], [0, 1]], [5], [[0, 1, 2]])
+    write_mesh(folder / "a.xdmf", mesh)
+    assert not holds_series(folder)
+    write_series(folder / "b.pvd", mesh_with_times(mesh))
+    assert holds_series(folder)
+
+
+def mesh_with_times(mesh: MeshData) -> MeshData:
+    mesh.point_data["u"] = torch.zeros(3, 2)
+    mesh.times = torch.tensor([[0.0, 1.0]])
+    return mesh

@@ -14,7 +14,7 @@ from scipy.io import netcdf_file
 
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cell_name
-from meshop.io import SeriesWriter, exodus, read_series, write_series
+from meshop.io import SeriesWriter, exodus, read_mesh, read_series, write_series
 
 TIMES = [0.1, 0.1 + 0.2, 1e9 + 0.001]
 NAMED = ["Vertex", "Line", "Triangle", "Quadrilateral", "Tetrahedron", "Hexahedron", "Wedge", "Pyramid"]
@@ -47,10 +47,26 @@ def test_every_cell_that_exodus_names_comes_back(name: str, tmp_path: Path) -> N
     times = torch.tensor(TIMES, dtype=torch.float64)
     assert torch.equal(series.point_data["T"], mesh.points[:, :1] * times)
     assert torch.equal(series.cell_data["k"], torch.arange(mesh.num_cells)[:, None] * times)
+    blocks = len(mesh.cell_type.unique_consecutive())
+    assert len(series.cell_data) == len(mesh.cell_data) + 1 + (blocks > 1)
+    assert len(series.point_data) == len(mesh.point_data) + 1
     for key in ("point_data", "cell_data"):
-        assert len(series[key]) == len(mesh[key]) + 1
         for field, array in mesh[key].items():
             assert all(torch.equal(series[key][field][:, t], array.double()) for t in range(3))
+
+
+def test_named_blocks_come_back(tmp_path: Path) -> None:
+    mesh = strip(3, 2)
+    mesh.cell_data["block"] = torch.arange(mesh.num_cells) * 3 // mesh.num_cells
+    mesh.field_data["blocks"] = np.array(["steel", "air", "glass"])
+    with SeriesWriter(tmp_path / "a.e") as writer:
+        writer.write(mesh, 0.5, cell_data={"k": np.arange(mesh.num_cells)})
+    found = read_mesh(tmp_path / "a.e")
+    same_cells(found, mesh)
+    assert found.cell_data["block"].tolist() == mesh.cell_data["block"].tolist()
+    assert found.field_data["blocks"].tolist() == ["steel", "air", "glass"]
+    assert found.cell_data["k"].tolist() == list(range(mesh.num_cells))
+    assert pv.read(tmp_path / "a.e")[0].keys() == ["steel", "air", "glass"]
 
 
 @pytest.mark.parametrize("name", sorted(set(GALLERY) - set(NAMED)))

@@ -138,7 +138,7 @@ def test_a_trajectory_has_an_axis_of_frames_and_the_true_times(make: Any, tmp_pa
     assert torch.equal(series.point_data["v"], torch.from_numpy(np.moveaxis(V, 0, 1)))
     assert torch.equal(series.cell_data["q"], torch.from_numpy(Q.T))
     assert "displacement" not in series.point_data
-    assert len(series.field_data) == 0
+    assert list(series.field_data) == (["blocks"] if path.suffix == ".e" else [])
 
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
@@ -162,6 +162,9 @@ def test_no_file_and_empty_files(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
     refused("there is no such file$", path)
     path.touch()
+    if suffix == ".foam":  # an empty file names the case in whose directory it lies
+        refused("there is no mesh of OpenFOAM", path)
+        return
     refused("the file is empty$", path)
     path.write_bytes(b"nothing of the kind" * 9)
     refused("^Cannot read '.*': it is no (valid|netCDF)", path)

@@ -245,8 +245,10 @@ def test_a_surface_goes_back_to_its_volume() -> None:
 def test_blocks() -> None:
     sphere = pv.Sphere()
     assert from_pyvista(pv.MultiBlock([None, pv.MultiBlock([sphere])])).num_points == sphere.n_points
-    with pytest.raises(InputError, match=r"Expected one mesh \(got 2 blocks\)"):
-        from_pyvista(pv.MultiBlock([sphere, sphere]))
+    ours = from_pyvista(pv.MultiBlock({"a": sphere, "b": pv.MultiBlock({"a": sphere, "none": None})}))
+    assert ours.num_points == 2 * sphere.n_points
+    assert ours.field_data["blocks"].tolist() == ["a", "b/a"]
+    assert ours.cell_data["block"].bincount().tolist() == [sphere.n_cells] * 2
     with pytest.raises(InputError, match=r"Expected a mesh \(got Table\)"):
         from_pyvista(pv.Table(np.ones((2, 2))))
 

@@ -281,7 +281,7 @@ def test_view_and_options_of_add_mesh(vtk):
     assert where(field(mesh, "z", view=(0, 0, -3), lighting=False), colour("viridis", 0.0)).sum() > 0.9 * 640 * 640
     shell = field(mesh, "z", style="wireframe")
     assert where(shell, "white").mean() > where(field(mesh, "z"), "white").mean() + 0.2
-    with pytest.raises(TypeError, match="colour_of_the_sky"):
+    with pytest.raises(InputError, match=r"add_mesh cannot draw with colour_of_the_sky=.blue.: .*colour_of_the_sky"):
         field(mesh, "z", colour_of_the_sky="blue")
 
 

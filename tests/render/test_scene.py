@@ -62,20 +62,20 @@ def test_lines_are_seen_from_their_side(line):
     normal = plane_normal(points)
     assert normal is not None
     assert abs(normal @ line) < 1e-12
-    assert np.allclose(np.ptp(turn(points, normal.tolist()), axis=0)[:2].max(), 1)
+    assert np.allclose(np.ptp(turn([points], normal.tolist())[0], axis=0)[:2].max(), 1)
 
 
 def test_turning_is_rigid_and_right_handed():
     points = np.random.default_rng(0).normal(size=(20, 3))
     for view in [(0, 0, 1), (0, 0, -1), (1, -1, 1), (-0.2, 3, 0.1)]:
-        turned = turn(points, view)
+        turned = turn([points], view)[0]
         size = np.linalg.norm(points[1:] - points[0], axis=1) / np.linalg.norm(turned[1:] - turned[0], axis=1)
         assert np.allclose(size, size[0])
         assert np.linalg.det(points[1:4] - points[0]) * np.linalg.det(turned[1:4] - turned[0]) > 0
         nearest = np.argmax(points @ view)
         assert nearest == np.argmax(turned[:, 2])
     assert np.allclose(
-        turn(points, (0, 0, 1)) * np.ptp(points, axis=0).max(), points - (points.min(0) + points.max(0)) / 2
+        turn([points], (0, 0, 1))[0] * np.ptp(points, axis=0).max(), points - (points.min(0) + points.max(0)) / 2
     )
-    flat = turn(np.zeros((1, 3)), (1, 0, 0))
+    flat = turn([np.zeros((1, 3))], (1, 0, 0))[0]
     assert np.array_equal(flat, np.zeros((1, 3)))
