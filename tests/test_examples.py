@@ -36,7 +36,7 @@ def test_read_and_render(tmp_path: Path) -> None:
 
 
 def test_gallery(tmp_path: Path) -> None:
-    example = importlib.import_module("gallery")
+    example = importlib.import_module("pictures")
     assert 2_000 < example.main(str(tmp_path), ["streamlines", "compare"]) < 80_000
     assert sorted(path.name for path in tmp_path.iterdir()) == ["compare.png", "streamlines.png"]
 
