@@ -25,11 +25,13 @@ FILTERS = {
 def bend(dim: int, inner: float = 0.5, n: int = 16) -> pv.UnstructuredGrid:
     """A quarter of a ring with a temperature T, a prediction of it, and a flow u around the corner."""
     size = (3 * n + 1, n + 1, n // 2 + 1 if dim == 3 else 1)
-    grid = pv.ImageData(dimensions=size, spacing=(1 / (3 * n), 1 / n, 1 / n)).cast_to_unstructured_grid()
-    s, t, z = np.asarray(grid.points, dtype=np.float64).T
+    image = pv.ImageData(dimensions=size, spacing=(1 / (3 * n), 1 / n, 1 / n))
+    s, t, z = np.asarray(image.points, dtype=np.float64).T
     angle, radius = np.pi / 2 * (1 - s), inner + (1 - inner) * t
     x, y = radius * np.cos(angle), radius * np.sin(angle)
-    grid.points = np.column_stack([x, y, z])
+    bent = pv.StructuredGrid()
+    bent.points, bent.dimensions = np.column_stack([x, y, z]), size
+    grid = bent.cast_to_unstructured_grid()  # quads and hexahedra; pixels and voxels may not be bent
     speed = 4 * t * (1 - t) * (1 if dim == 2 else 4 * z * (0.5 - z) * 4)
     grid.point_data["u"] = np.column_stack([speed * np.sin(angle), -speed * np.cos(angle), 0 * z])
     grid.point_data["T"] = 1 + s * (1 - t) + 0.3 * np.sin(6 * s) + z

@@ -99,6 +99,17 @@ def test_warp_arrows_and_streamlines_follow_the_field() -> None:
     assert filtered(flat, Warp("w")).bounds[:2] == pytest.approx((0.5, 1.5))
 
 
+def test_streamlines_around_a_corner_reach_both_ends() -> None:
+    radius, angle = np.meshgrid(np.linspace(0.5, 1, 17), np.linspace(0, np.pi / 2, 49), indexing="ij")
+    x, y = radius * np.cos(angle), radius * np.sin(angle)
+    ring = pv.StructuredGrid(x, y, np.zeros_like(x)).cast_to_unstructured_grid()
+    ring.point_data["u"] = np.stack([-ring.points[:, 1], ring.points[:, 0], np.zeros(ring.n_points)], axis=1)
+    lines = filtered(ring, Streamlines("u")).split_bodies()
+    spans = [np.ptp(np.arctan2(line.points[:, 1], line.points[:, 0])) for line in lines]
+    spans = [span for span in spans if span > 0.01]  # without the ends of the tubes
+    assert np.mean(spans) == pytest.approx(np.pi / 4, rel=0.05)  # two lines from each start, one to either end
+
+
 def test_cell_fields_are_drawn_where_a_filter_moves_them() -> None:
     for step in EVERY:
         subject = Subject.of(block(), "c", step)
