@@ -538,11 +538,20 @@ def _evaluate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--batch_size", type=int, default=4, help="meshes at a time")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--out", type=str | None, default=None, help="CSV with a row a mesh and field")
+    parser.add_argument(
+        "--pictures", type=str | None, default=None, metavar="DIR",
+        help="draw how the errors spread, and the worst meshes of each field",
+    )  # fmt: skip
+    parser.add_argument("--worst", type=int, default=5, help="meshes to draw a field")
 
 
 def evaluate_(options: Namespace) -> None:
     """Print the error of a checkpoint on the test split of its run, or on other data with the same fields."""
+    from meshop.report import write_pictures
     from meshop.train import Surrogate, evaluate
+
+    if options.worst < 1:
+        raise InputError(f"Expected --worst of at least 1 (got {options.worst})")
 
     surrogate = Surrogate.load(options.checkpoint).to(_device(options.device))
     if options.data is None:
@@ -565,10 +574,12 @@ def evaluate_(options: Namespace) -> None:
     elif ours != theirs:
         raise InputError(f"The checkpoint was trained on {ours}; {options.data} has {theirs}")
     print(f"origin     {data.origin}")
-    _report(
-        evaluate(surrogate, data if options.part == "all" else data.split(options.part), options.batch_size),
-        options.out,
-    )
+    part = data if options.part == "all" else data.split(options.part)
+    rows = evaluate(surrogate, part, options.batch_size)
+    _report(rows, options.out)
+    if options.pictures:
+        for written in write_pictures(Path(options.pictures), rows, surrogate, part, options.worst):
+            print(written)
 
 
 _DATA_KEYS = ("data", "target", "input", "params", "split", "dim", "knn", "root", "data_args", "seed")

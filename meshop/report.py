@@ -13,14 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 import meshop
 from meshop.checkpoint import read_checkpoint
 from meshop.data import InputError, MeshData
 from meshop.datasets.dataset import whole_file
-from meshop.render import compare, field
+from meshop.render import compare, error_histogram, field, gallery
 from meshop.train import Surrogate, evaluate, summarise
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def write_report(
     )
     parts += ["<h2>Errors on the test set</h2>", told]
     if rows:
-        parts += [_table(rows), _image(_histogram(rows))]
+        parts += [_table(rows), *_spread(rows)]
     if test is None:
         parts += [_note(f"There are no pictures, for the test cases are not at hand: {absent}.")]
     elif rows:
@@ -172,11 +171,18 @@ def _table(rows: list[Row]) -> str:
     )
 
 
+def _spread(rows: list[Row]) -> list[str]:
+    """How the errors of the test cases spread; of rollouts also those of the last frame."""
+    labels = {"relative_l2": "relative L2 error", "last_frame": "relative L2 error of the last frame"}
+    kept = [(column, label) for column, label in labels.items() if isinstance(rows[0].get(column), float)]
+    pictures = [error_histogram(rows, column=column, label=label) for column, label in kept]
+    return [_embedded(picture, "histogram") for picture in pictures]
+
+
 def _cases(rows: list[Row], surrogate: Surrogate, test: Sequence[MeshData]) -> list[str]:
     """Truth, prediction and error of the best, the median and the worst case."""
     fields = len(surrogate.spec.targets)
-    errors = [statistics.fmean(r["relative_l2"] for r in rows[i : i + fields]) for i in range(0, len(rows), fields)]
-    ranked = sorted(range(len(errors)), key=lambda i: errors[i] if math.isfinite(errors[i]) else math.inf)
+    ranked = _ranked([statistics.fmean(errors) for errors in zip(*_by_field(rows).values(), strict=True)])
     picked = {"best": ranked[0], "median": ranked[len(ranked) // 2], "worst": ranked[-1]}
     parts = []
     for which, i in picked.items():
@@ -185,6 +191,45 @@ def _cases(rows: list[Row], surrogate: Surrogate, test: Sequence[MeshData]) -> l
         seen = _seen(surrogate, test[i])
         parts += [_drawn(compare, seen, name, unit) for name, unit in _shown(surrogate)]
     return parts
+
+
+def write_pictures(
+    out: Path, rows: list[Row], surrogate: Surrogate, cases: Sequence[MeshData], worst: int = 5
+) -> list[Path]:
+    """Write how the errors of cases spread, and a contact sheet of the worst of each field, as PNG.
+
+    Args:
+        out: directory; ``errors.png`` and ``worst_FIELD.png`` are written there.
+        rows: what :func:`meshop.train.evaluate` says of the cases.
+        surrogate: what predicts.
+        cases: in the order of the rows.
+        worst: how many are drawn, of rollouts at their last frame.
+
+    Returns:
+        the paths of the pictures.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    written = [out / "errors.png"]
+    error_histogram(rows, written[0])
+    for (name, unit), errors in zip(_shown(surrogate), _by_field(rows).values(), strict=True):
+        chosen = _ranked(errors)[: -worst - 1 : -1]
+        titles = [f"{rows[i * len(surrogate.spec.targets)]['name']}: {errors[i]:.3g}" for i in chosen]
+        written.append(out / f"worst_{name}.png")
+        gallery([_seen(surrogate, cases[i]) for i in chosen], name, written[-1], titles=titles, unit=unit)
+    return written
+
+
+def _by_field(rows: list[Row]) -> dict[str, list[float]]:
+    """The relative L2 errors of each field, case after case."""
+    errors: dict[str, list[float]] = {}
+    for row in rows:
+        errors.setdefault(row["field"], []).append(row["relative_l2"])
+    return errors
+
+
+def _ranked(errors: Sequence[float]) -> list[int]:
+    """The numbers of cases from the least error to the largest; those that are not finite are last."""
+    return sorted(range(len(errors)), key=lambda i: errors[i] if math.isfinite(errors[i]) else math.inf)
 
 
 def _where(surrogate: Surrogate, test: Sequence[MeshData]) -> list[str]:
@@ -241,73 +286,45 @@ def _seen(surrogate: Surrogate, case: MeshData) -> MeshData:
 
 
 def _drawn(draw: Any, mesh: MeshData, name: str, unit: str, cmap: str = "viridis") -> str:
-    from matplotlib.image import imsave
-
     try:
-        picture = draw(mesh, name, unit=unit, cmap=cmap)
+        return _embedded(draw(mesh, name, unit=unit, cmap=cmap), name)
     except InputError as error:
         return _note(f"There is no picture of {name}: {error}.")
-    stream = io.BytesIO()
-    imsave(stream, picture, format="png")
-    return _png(stream, name)
 
 
 def _curves(metrics: list[Row], has_val: bool) -> Figure:
     """Loss over the epochs, of training and of validation, or of the test set where it was watched instead."""
-    figure, axes = _axes(1)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure((1000 / 72, 420 / 72), dpi=72, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
     named = {"train_loss": "training", "val_loss": "validation" if has_val else "test"}
     for column, label in named.items():
         kept = [(row["epoch"], row[column]) for row in metrics if isinstance(row.get(column), float)]
         if kept:
-            axes[0].plot(*zip(*kept, strict=True), lw=2.5, label=label, marker="o" if len(kept) == 1 else None)
-    axes[0].set(xlabel="epoch", ylabel="loss", yscale="log")
-    axes[0].legend(fontsize=15)
+            axes.plot(*zip(*kept, strict=True), lw=2.5, label=label, marker="o" if len(kept) == 1 else None)
+    axes.set(xlabel="epoch", ylabel="loss", yscale="log")
+    axes.legend(fontsize=15)
+    axes.tick_params(labelsize=15, length=5)
+    axes.grid(which="both", alpha=0.25)
+    axes.set_axisbelow(True)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set(size=18)
     return figure
-
-
-def _histogram(rows: list[Row]) -> Figure:
-    """How the relative errors of the test cases spread, an axes a field; of rollouts also those of the last frame."""
-    fields = list(dict.fromkeys(row["field"] for row in rows))
-    figure, every = _axes(len(fields))
-    columns = {"relative_l2": "all frames", "last_frame": "last frame"}
-    for axes, name in zip(every, fields, strict=True):
-        own = [row for row in rows if row["field"] == name]
-        values = {label: [r[c] for r in own if isinstance(r.get(c), float)] for c, label in columns.items()}
-        found = {label: np.array(v)[np.isfinite(v)] for label, v in values.items() if v}
-        pooled = np.concatenate(list(found.values()))
-        positive = pooled[pooled > 0]
-        wide = positive.size == pooled.size and positive.size and positive.max() > 10 * positive.min()
-        bins = np.geomspace(positive.min(), positive.max(), 31) if wide else np.histogram_bin_edges(pooled, 30)
-        for i, (label, numbers) in enumerate(found.items()):
-            axes.hist(numbers, bins, color=f"C{i}", alpha=0.6, label=label)
-            if numbers.size:
-                axes.axvline(np.median(numbers), color=f"C{i}", lw=2.5, ls="--")
-        axes.set(xscale="log" if wide else "linear", ylabel="test cases")
-        axes.set_xlabel(f"relative L2 of {name}", parse_math=False)
-        if len(found) > 1:
-            axes.legend(fontsize=15)
-    return figure
-
-
-def _axes(count: int) -> tuple[Figure, list[Any]]:
-    """A figure with this many axes beneath each other, in the style of :mod:`meshop.render.lines`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure((1000 / 72, 420 * count / 72), dpi=72, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    every = list(figure.subplots(count, squeeze=False)[:, 0])
-    for axes in every:
-        axes.tick_params(labelsize=15, length=5)
-        axes.grid(which="both", alpha=0.25)
-        axes.set_axisbelow(True)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.label.set(size=18, parse_math=False)
-    return figure, every
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # HTML
+
+
+def _embedded(picture: Any, name: str) -> str:
+    from matplotlib.image import imsave
+
+    stream = io.BytesIO()
+    imsave(stream, picture, format="png")
+    return _png(stream, name)
 
 
 def _image(figure: Figure) -> str:

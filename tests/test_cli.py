@@ -77,6 +77,14 @@ def test_evaluate_repeats_the_number_of_the_run(run: Path, tmp_path: Path, capsy
             assert float(again["relative_l2"]) == pytest.approx(float(first["relative_l2"]), rel=1e-5)
 
 
+def test_evaluate_draws_errors_and_the_worst(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["evaluate", str(run / "checkpoints" / "best.ckpt"), "--pictures", str(tmp_path / "p"), "--device", "cpu"]
+    assert main([*call, "--worst", "0"]) == 1
+    assert "--worst of at least 1 (got 0)" in sentence(capsys)
+    assert main([*call, "--worst", "1"]) == 0
+    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["errors.png", "worst_p.png", "worst_u.png"]
+
+
 def test_evaluate_on_other_data(run: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -20,7 +20,7 @@ import meshop.report
 from meshop.cli import main
 from meshop.data import Field, FieldSpec, InputError, MeshData
 from meshop.io import write_mesh
-from meshop.report import chosen_checkpoint, write_report
+from meshop.report import chosen_checkpoint, write_pictures, write_report
 from meshop.rollout import Rollout
 from meshop.train import Recipe, Surrogate, evaluate
 from meshop.transforms import CellsToEdges
@@ -83,7 +83,7 @@ def test_a_run_with_all_its_parts(tmp_path: Path, drawn: Drawn) -> None:
     pictures = [base64.b64decode(text) for text in re.findall(r'src="data:image/png;base64,([^"]+)"', page)]
     assert len(pictures) == page.count("<img") == 2 + 3 * 2 + 2
     shapes = [matplotlib.image.imread(io.BytesIO(picture)).shape[:2] for picture in pictures]
-    assert shapes == [(420, 1000), (840, 1000), *[(2, 2)] * 8]
+    assert shapes == [(420, 1000), (620, 1100), *[(2, 2)] * 8]
     assert "default-src 'none'" in page
     assert not re.search(r"<script|<link|url\(|src=\"[^d]", page)
     for text in ("strips &amp; more", "2 of 4 epochs in 3 s, 0.5 GB", "last.ckpt, after epoch 2", "<td>8</td>"):
@@ -171,6 +171,24 @@ def test_rollouts_are_drawn_at_their_last_frame(tmp_path: Path, drawn: Drawn) ->
     assert "which share their cells and points" in page
     for text in ("mean last_frame", "frames=1", "T_in=1"):
         assert text in page
+    assert page.count('alt="histogram"') == 2
+
+
+def test_the_worst_of_each_field_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    surrogate = saved(tmp_path / "run", PLANE, SHARES)
+    cases = own_cases(surrogate, *[(3, 4)] * 4)
+    errors = {"p": [0.1, 0.4, float("nan"), 0.2], "u": [0.9, 0.1, 0.2, 0.3]}
+    rows = [{"name": f"c{i}", "field": f, "relative_l2": errors[f][i]} for i in range(4) for f in errors]
+    sheets: list[Any] = []
+    monkeypatch.setattr(meshop.report, "gallery", lambda meshes, *args, **look: sheets.append((meshes, args, look)))
+    paths = write_pictures(tmp_path / "out", rows, surrogate, cases, worst=3)
+    assert [path.name for path in paths] == ["errors.png", "worst_p.png", "worst_u.png"]
+    assert matplotlib.image.imread(paths[0]).shape[:2] == (620, 1100)
+    (p, (name, _), look), (_, _, other) = sheets
+    assert (name, look["titles"]) == ("p", ["c2: nan", "c1: 0.4", "c3: 0.2"])
+    assert other["titles"] == ["c0: 0.9", "c3: 0.3", "c2: 0.2"]
+    assert torch.equal(torch.as_tensor(p[1].point_data["p"]), torch.as_tensor(cases[1].point_data["p"]))
+    assert "p_pred" in p[1].point_data
 
 
 def test_a_picture_that_cannot_be_drawn(tmp_path: Path, drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
