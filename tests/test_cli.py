@@ -157,7 +157,14 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(fields) == {"p:point", "u:point", "load:point", "q:cell"}
     assert fields["u:point"]["shape"] == [20, 3]
     assert main(["info", str(folder)]) == 0
-    assert "8 files" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "file        points  cells    fields         times  remarks\ncase_0.vtu      20  12 quad  "
+    )
+    assert "8 files" in printed
+    assert main(["info", str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (len(told["files"]), told["together"]["meshes"]) == (8, 8)
     assert main(["info", "elastic_block"]) == 0
     card = capsys.readouterr().out
     assert card.startswith("# Elastic block")
@@ -180,7 +187,9 @@ def test_info_of_raw_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert printed.startswith(one + f"not read: '{bad}' is not an archive")
     assert printed.endswith("\n1 files, 1 arrays, 144 bytes, 1 not read\n")
     assert main(["info", str(raw), "--json"]) == 0
-    good, other = json.loads(capsys.readouterr().out)
+    told = json.loads(capsys.readouterr().out)
+    good, other = told["files"]
+    assert told["together"] is None
     assert (good["bytes"], good["sha256"]) == (144, digest)
     assert good["arrays"] == [{"name": "a", "shape": [2, 2], "dtype": "float32", "min": -1, "max": 2, "not_finite": 1}]
     assert set(other) == {"file", "error"}
