@@ -89,7 +89,8 @@ def info(options: Namespace) -> None:
         if "arrays" in report and not options.json:
             print(as_text(report), flush=True)
     if options.json:
-        print(json.dumps({"files": reports, "together": describe_together(reports)}, indent=2))
+        together = describe_together(reports)
+        print(json.dumps(reports if together is None else [*reports, {"directory": str(path), **together}], indent=2))
     else:
         print(together_as_text(path, reports))
 

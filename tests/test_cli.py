@@ -163,8 +163,9 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert "8 files" in printed
     assert main(["info", str(folder), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (len(told["files"]), told["together"]["meshes"]) == (8, 8)
+    *reports, together = json.loads(capsys.readouterr().out)
+    assert reports[0]["points"] == 20
+    assert (len(reports), together["meshes"], together["directory"]) == (8, 8, str(folder))
     assert main(["info", "elastic_block"]) == 0
     card = capsys.readouterr().out
     assert card.startswith("# Elastic block")
@@ -187,9 +188,7 @@ def test_info_of_raw_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert printed.startswith(one + f"not read: '{bad}' is not an archive")
     assert printed.endswith("\n1 files, 1 arrays, 144 bytes, 1 not read\n")
     assert main(["info", str(raw), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    good, other = told["files"]
-    assert told["together"] is None
+    good, other = json.loads(capsys.readouterr().out)
     assert (good["bytes"], good["sha256"]) == (144, digest)
     assert good["arrays"] == [{"name": "a", "shape": [2, 2], "dtype": "float32", "min": -1, "max": 2, "not_finite": 1}]
     assert set(other) == {"file", "error"}
