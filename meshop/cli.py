@@ -68,9 +68,9 @@ def _info_arguments(parser: ArgumentParser) -> None:
 
 
 def info(options: Namespace) -> None:
-    """Print what is in a file: the points, cells and fields of a mesh, or the arrays and the SHA-256 of raw data."""
+    """Print what is in a file: a mesh, with its fields and what may be wrong with it, or the arrays of raw data."""
     from meshop.datasets import BENCHMARKS, card
-    from meshop.io.describe import as_text, describe, describe_directory, summary
+    from meshop.io.describe import as_text, describe, describe_directory, describe_together, together_as_text
     from meshop.io.openfoam import is_case
 
     path = Path(options.path)
@@ -79,16 +79,20 @@ def info(options: Namespace) -> None:
         for recipe in sorted(card(options.path).glob("*.yaml")):
             print(f"meshop train {options.path} --config {recipe}")
         return
+    if not path.is_dir() or is_case(path):
+        report = describe(path)
+        print(json.dumps(report, indent=2) if options.json else as_text(report))
+        return
     reports = []
-    several = path.is_dir() and not is_case(path)
-    for report in describe_directory(path) if several else [describe(path)]:
+    for report in describe_directory(path):
         reports.append(report)
-        if not options.json:
-            print(as_text(report))
+        if "arrays" in report and not options.json:
+            print(as_text(report), flush=True)
     if options.json:
-        print(json.dumps(reports if several else reports[0], indent=2))
-    elif several:
-        print(summary(reports))
+        together = describe_together(reports)
+        print(json.dumps(reports if together is None else [*reports, {"directory": str(path), **together}], indent=2))
+    else:
+        print(together_as_text(path, reports))
 
 
 def _convert_arguments(parser: ArgumentParser) -> None:

@@ -165,7 +165,15 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(fields) == {"p:point", "u:point", "load:point", "q:cell"}
     assert fields["u:point"]["shape"] == [20, 3]
     assert main(["info", str(folder)]) == 0
-    assert "8 files" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "file        points  cells    fields         times  remarks\ncase_0.vtu      20  12 quad  "
+    )
+    assert "8 files" in printed
+    assert main(["info", str(folder), "--json"]) == 0
+    *reports, together = json.loads(capsys.readouterr().out)
+    assert reports[0]["points"] == 20
+    assert (len(reports), together["meshes"], together["directory"]) == (8, 8, str(folder))
     assert main(["info", "elastic_block"]) == 0
     card = capsys.readouterr().out
     assert card.startswith("# Elastic block")

@@ -17,7 +17,7 @@ from meshop.datasets.dataset import MeshDataset, default_graph
 from meshop.datasets.lazy import Starts, Window, place_windows
 from meshop.geometry import cell_dim
 from meshop.io import FORMATS, SERIES_FORMATS, count_frames, read_series
-from meshop.io.describe import natural_order
+from meshop.io.files import natural_order
 from meshop.io.series import holds_times
 from meshop.transforms import Window as Cut
 

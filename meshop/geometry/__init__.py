@@ -12,6 +12,7 @@ from meshop.geometry.cells import (
     facet_pairs,
     polyhedron_faces,
 )
+from meshop.geometry.faults import cell_faults, connected_parts, duplicate_points, orphan_points
 from meshop.geometry.measure import cell_centroid, cell_measure, cell_shares, node_measure
 from meshop.geometry.neighbors import nearest_neighbors
 from meshop.geometry.transfer import cells_to_points, points_to_cells
@@ -22,6 +23,7 @@ __all__ = [
     "cell_centroid",
     "cell_dim",
     "cell_edges",
+    "cell_faults",
     "cell_measure",
     "cell_name",
     "cell_shape",
@@ -29,9 +31,12 @@ __all__ = [
     "cells_at",
     "cells_by_shape",
     "cells_to_points",
+    "connected_parts",
+    "duplicate_points",
     "facet_pairs",
     "nearest_neighbors",
     "node_measure",
+    "orphan_points",
     "points_to_cells",
     "polyhedron_faces",
 ]

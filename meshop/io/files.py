@@ -1,9 +1,10 @@
-"""Files that are whole or not there, and errors that name their file."""
+"""Files that are whole or not there, errors that name their file, and the order of files."""
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,3 +36,16 @@ def named(what: str) -> Iterator[None]:
     except (InputError, OSError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise InputError(f"{what}: {reason}") from error
+
+
+def natural_order(paths: Iterable[Path]) -> list[Path]:
+    """Paths in the order in which people count.
+
+    >>> [path.name for path in natural_order([Path("run_10"), Path("run_2")])]
+    ['run_2', 'run_10']
+    """
+
+    def key(path: Path) -> list[tuple[int, str]]:
+        return [(int(part), part) if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.as_posix())]
+
+    return sorted(paths, key=key)

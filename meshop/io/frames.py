@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 import json
 import math
+import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,8 +16,7 @@ from xml.etree import ElementTree
 from torch import Tensor
 
 from meshop.data import Arrays, InputError, MeshData
-from meshop.io.describe import natural_order
-from meshop.io.files import named, whole
+from meshop.io.files import named, natural_order, whole
 from meshop.io.formats import FORMATS, check_file, mesh_format, valid, without_pieces, write_mesh
 from meshop.io.parts import BLOCK, TIME, Frames, joined
 
@@ -75,8 +75,23 @@ def read_pvd(path: Path) -> list[Step]:
 @contextmanager
 def open_json(path: Path) -> Iterator[Frames]:
     """The frames that a list of files in JSON names."""
+    yield _frames(_listed(path))
+
+
+def _listed(path: Path) -> list[Step]:
     entries = json.loads(path.read_text())["files"]
-    yield _frames([Step([path.parent / entry["name"]], float(entry["time"])) for entry in entries])
+    return [Step([path.parent / entry["name"]], float(entry["time"])) for entry in entries]
+
+
+def without_frames(paths: Iterable[Path]) -> list[Path]:
+    """Files without those that a PVD or a list among them names as its frames."""
+    paths = list(paths)
+    frames = set()
+    for path in paths:
+        if read := {".pvd": read_pvd, ".series": _listed}.get(path.suffix.lower()):
+            with suppress(Exception):  # whoever reads it says what is wrong with it
+                frames |= {os.path.abspath(file) for step in read(path) for file in step.files}
+    return [path for path in paths if os.path.abspath(path) not in frames]
 
 
 @contextmanager
@@ -137,7 +152,9 @@ class PVDWriter:
 def _frames(steps: Sequence[Step]) -> Frames:
     if any(step.time is not None and not math.isfinite(step.time) for step in steps):
         raise InputError("one of its times is not finite")
-    return Frames(len(steps), lambda number: steps[number].read(), still=frozenset({BLOCK}))
+    times = [step.time for step in steps if step.time is not None]
+    known = times if len(times) == len(steps) else None
+    return Frames(len(steps), lambda number: steps[number].read(), known, frozenset({BLOCK}))
 
 
 def _joined(parts: Sequence[MeshData]) -> MeshData:

@@ -135,6 +135,21 @@ def holds_times(path: str | os.PathLike[str]) -> bool:
             return frames.count > 1
 
 
+def read_last(path: str | os.PathLike[str]) -> tuple[list[float], MeshData]:
+    """The times of a file of several, none where it holds a mesh alone, and the mesh at the last of them.
+
+    Raises:
+        InputError: no such series, or a broken one.
+    """
+    path = Path(path)
+    with named(f"Cannot read '{path}'"):
+        check_file(path)
+        form = _series_format(Path("a.foam") if is_case(path) else path)
+        with valid(form.name), form.open(path) as frames:
+            times = [frames.read(i)[0] for i in range(frames.count)] if frames.times is None else frames.times
+            return list(times), frames.read(max(frames.count - 1, 0))[1]
+
+
 class SeriesWriter:
     """Write a series frame by frame: PVD with VTU, Exodus II, or XDMF with HDF5.
 

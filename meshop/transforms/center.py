@@ -20,7 +20,8 @@ class Center(BaseTransform):
 
     Args:
         origin: three coordinates, the same for every mesh of a data set; ``None`` takes the middle of each mesh's own
-            bounding box, with which a model no longer sees where a mesh lies.
+            bounding box, with which a model no longer sees where a mesh lies. Points of no cell do not count, unless
+            there are no cells.
 
     Raises:
         InputError: the origin has not three coordinates, or the nodes of the graph are not the points of the mesh.
@@ -43,7 +44,8 @@ class Center(BaseTransform):
                 "it cannot follow CellGraph"
             )
         points = data.points.double()
-        middle = (points.amin(0) + points.amax(0)) / 2
+        used = points[data.cell_index.unique()] if data.num_cells else points
+        middle = (used.amin(0) + used.amax(0)) / 2
         origin = middle if self.origin is None else points.new_tensor(self.origin)
         axes = [0, 1, 2] if data.dim == 3 else in_plane_axes(data.points) or [0, 1]
         data.pos = (points - origin)[:, axes].to(data.pos.dtype)

@@ -16,6 +16,7 @@ from torch_geometric.transforms import Compose
 import meshop.datasets.dataset as module
 from meshop.data import Field, FieldSpec, InputError, MeshData
 from meshop.datasets import BENCHMARKS, Folder, MeshDataset, SeriesFolder, statistics
+from meshop.geometry import nearest_neighbors
 from meshop.transforms import CellsToEdges, KNNGraph, NodeMeasure
 
 
@@ -87,6 +88,15 @@ def test_the_stock_loader_batches_items_and_gives_them_back(tmp_path):
         assert torch.equal(back.edge_index, mesh.edge_index)
         assert torch.equal(back.cell_index, mesh.cell_index)
         assert back.point_data == mesh.point_data
+
+
+def test_two_workers_give_items_on_the_cpu_epoch_after_epoch(tmp_path):
+    strips = Strips(tmp_path)
+    loader = DataLoader(strips, batch_size=1, num_workers=2, persistent_workers=True)
+    for _ in range(3):
+        for batch, mesh in zip(loader, strips, strict=True):
+            assert torch.equal(batch.x, mesh.x)
+            assert all(value.device.type == "cpu" for _, value in batch if isinstance(value, torch.Tensor))
 
 
 def test_splits_are_subsets_by_name(tmp_path):
@@ -206,6 +216,12 @@ def test_another_option_has_another_cache(tmp_path, one, other):
     Strips(tmp_path, **one)
     Strips(tmp_path, **other)
     assert Strips.reads == 2
+
+
+def test_a_graph_of_more_neighbours_is_not_that_of_the_cache(tmp_path):
+    degree = {k: Strips(tmp_path, pre_transform=KNNGraph(k))[3].edge_index.size(1) for k in (4, 8, 4)}
+    nearest = nearest_neighbors(Strips(tmp_path)[3].pos, 8)
+    assert degree[4] < degree[8] == nearest.size(1)
 
 
 def test_a_closure_is_known_by_what_it_holds(tmp_path):

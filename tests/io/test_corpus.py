@@ -757,4 +757,4 @@ def test_the_commands_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
     main(["info", str(tmp_path / "a.vtu")])
     said = capsys.readouterr().out
     assert said.count("points 16   cells 3 hexahedron") == 2
-    assert "inlet:cell   [3] bool" in said
+    assert said.count("  names  inlet (4 points, 1 cell), ") == 2

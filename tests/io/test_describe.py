@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import foreign
 import h5py
 import numpy as np
 import pytest
@@ -14,13 +15,24 @@ import torch
 import yaml
 from torch_geometric.data import Data
 
-import meshop.io.describe as module
+import meshop.io.leaves as module
 from meshop.data import InputError, MeshData
-from meshop.io import write_mesh
+from meshop.io import SeriesWriter, write_mesh
 from meshop.io.arrays import read_npz
-from meshop.io.describe import ARRAYS, as_text, describe, describe_directory, natural_order, summary
+from meshop.io.describe import (
+    as_text,
+    describe,
+    describe_directory,
+    describe_mesh,
+    describe_together,
+    summary,
+    together_as_text,
+)
+from meshop.io.files import natural_order
+from meshop.io.leaves import ARRAYS
 
 VALUES = np.array([[3.0, np.nan, -2.5], [np.inf, 7.25, 0.0]], dtype=np.float32)
+SOUND = "no orphan points, no duplicate points, no degenerate cells, no inverted cells"
 TOLD = {"shape": [2, 3], "dtype": "float32", "min": -2.5, "max": 7.25, "not_finite": 2}
 
 
@@ -237,8 +249,9 @@ def test_a_directory_with_a_damaged_and_an_unknown_file(tmp_path: Path) -> None:
     size = (tmp_path / "b_2" / "v.npy").stat().st_size
     assert summary(reports) == f"3 files, 4 points, 2 arrays, {2 * size} bytes, 2 not read"
     assert as_text(reports[0]).splitlines()[1:] == [
-        "  points 4   cells 1 quad",
+        "  points 4   cells 1 quad   2-D in the plane x, y",
         "  box    x 0 to 1   y 0 to 1   z 0 to 0",
+        f"  checks 1 component, {SOUND}",
         "  p:point   [4] float64   1 to 3   1 not finite",
     ]
     assert as_text(reports[1]).startswith(f"not read: '{reports[1]['file']}' is not an archive")
@@ -250,6 +263,200 @@ def test_a_directory_with_a_damaged_and_an_unknown_file(tmp_path: Path) -> None:
     ]
     with pytest.raises(InputError, match=r"^Expected files that meshop reads in '.*processed/v.npy' or its sub"):
         list(describe_directory(tmp_path / "processed" / "v.npy"))
+
+
+SQUARE = [[0.0, 0], [1, 0], [1, 1], [0, 1]]
+
+
+def faulty() -> MeshData:
+    """Two tetrahedra, the second inside out, apart from a sliver with a point in the place of another; an orphan."""
+    corners = [[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]]
+    apart = [[5, 0, 0], [6, 0, 0], [5, 1, 0], [5, 0, 0], [9, 9, 9]]
+    return MeshData.from_cells([*corners, *apart], [10, 10, 10], [[0, 1, 2, 3], [2, 1, 3, 4], [5, 6, 7, 8]])
+
+
+def test_faults_of_a_mesh(tmp_path: Path) -> None:
+    write_mesh(tmp_path / "a.vtu", faulty())
+    told = describe(tmp_path / "a.vtu")
+    assert (told["dim"], told["plane"], told["components"], told["largest_component"]) == (3, None, 2, 2)
+    keys = ("orphan_points", "duplicate_points", "degenerate_cells", "inverted_cells", "points_not_finite")
+    assert [told[key] for key in keys] == [1, 1, 1, 1, 0]
+    assert as_text(told).splitlines()[3] == (
+        "  checks 2 components (the largest of 2 cells), 1 orphan point, 1 duplicate point, 1 degenerate cell, "
+        "1 inverted cell"
+    )
+    assert (
+        together_as_text(tmp_path, [told])
+        .splitlines()[1]
+        .endswith("2 components, 1 orphan, 1 duplicate, 1 degenerate, 1 inverted")
+    )
+
+
+def test_dimension_and_plane() -> None:
+    told = {
+        "2-D in the plane x, y": (SQUARE, 9, [0, 1, 2, 3]),
+        "2-D in the plane x, z": ([[x, 7.0, y] for x, y in SQUARE], 9, [0, 1, 2, 3]),
+        "a surface in 3-D": ([[x, y, x * y] for x, y in SQUARE], 9, [0, 1, 2, 3]),
+        "lines in 3-D": ([[0.0, 0, 0], [1, 2, 3]], 3, [0, 1]),
+        "3-D": ([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], 10, [0, 1, 2, 3]),
+    }
+    for words, (points, code, cell) in told.items():
+        line = as_text({"file": "a", **describe_mesh(MeshData.from_cells(points, [code], [cell]))}).splitlines()[1]
+        assert line.endswith(f"   {words}")
+
+
+def test_points_alone_points_that_are_no_numbers_and_cells_of_unknown_kind() -> None:
+    cloud = as_text({"file": "a", **describe_mesh(MeshData.from_cells([*SQUARE, [1.0, 1]], [], []))}).splitlines()
+    assert cloud[1:] == [
+        "  points 5   cells none   3-D",
+        "  box    x 0 to 1   y 0 to 1   z 0 to 0",
+        "  checks 5 orphan points, 1 duplicate point",
+    ]
+    broken = MeshData.from_cells([*SQUARE, [np.nan, 0]], [9, 5], [[0, 1, 2, 3], [0, 1, 4]])
+    told = describe_mesh(broken)
+    assert (told["points_not_finite"], told["box"]) == (1, [[0, 1], [0, 1], [0, 0]])
+    assert "  1 point with a coordinate that is no finite number" in as_text({"file": "a", **told}).splitlines()
+    json.dumps(told, allow_nan=False)
+    told = describe_mesh(MeshData.from_cells(SQUARE, [41], [[0, 1, 2, 3]]))
+    assert (told["dim"], told["degenerate_cells"], told["components"]) == (None, None, 1)
+    assert as_text({"file": "a", **told}).splitlines()[3:] == [
+        "  checks 1 component, no orphan points, no duplicate points",
+        "  cells were not checked: Expected cells whose edges and faces are known (got VTK cell type 41)",
+    ]
+
+
+def test_far_from_the_origin(tmp_path: Path) -> None:
+    write_mesh(tmp_path / "a.vtu", MeshData.from_cells(np.array(SQUARE) * 1e-3 + 5e5, [9], [[0, 1, 2, 3]]))
+    told = describe(tmp_path / "a.vtu")
+    assert told["rounding"] == pytest.approx(1 / 2**0.5)  # of a step of 1/32, 0.001 is lost altogether
+    assert "single precision moves points by up to 0.7 of the size of the mesh" in as_text(told)
+    assert together_as_text(tmp_path, [told]).splitlines()[1].endswith("far from the origin")
+    write_mesh(tmp_path / "b.vtu", MeshData.from_cells(np.array(SQUARE) + 5, [9], [[0, 1, 2, 3]]))
+    assert "single precision" not in as_text(describe(tmp_path / "b.vtu"))
+
+
+def test_names_of_boundaries_and_blocks(tmp_path: Path) -> None:
+    square = MeshData.from_cells(SQUARE, [9, 5], [[0, 1, 2, 3], [0, 1, 2]])
+    square.point_data["inlet"], square.cell_data["inlet"] = [True, True, False, False], [False, True]
+    square.point_data["p"] = [1.0, 2, 3, 4]
+    square.cell_data["block"], square.field_data["blocks"] = [1, 1], np.array(["solid", "fluid"])
+    square.field_data["TimeValue"] = [0.25]
+    write_mesh(tmp_path / "a.vtu", square)
+    told = describe(tmp_path / "a.vtu")
+    assert told["masks"] == [
+        {"name": "inlet", "location": "point", "count": 2},
+        {"name": "inlet", "location": "cell", "count": 1},
+    ]
+    assert told["blocks"] == [{"name": "solid", "cells": 0}, {"name": "fluid", "cells": 2}]
+    assert as_text(told).splitlines()[3:] == [
+        "  times  0.25",
+        f"  checks 1 component, {SOUND}",
+        "  names  inlet (2 points, 1 cell)",
+        "  blocks solid (no cells), fluid (2 cells)",
+        "  p:point   [4] float64   1 to 4",
+        "  block:cell   [2] int64   1 to 1",
+    ]
+    for number in range(50):
+        square.point_data[f"wall_{number}"] = [True] * 4
+    lines = as_text({"file": "a", **describe_mesh(square)}).splitlines()
+    assert max(map(len, lines)) <= 120
+    end = next(i for i, line in enumerate(lines) if line.startswith("  blocks"))
+    assert lines[end - 1].endswith("wall_28 (4 points), and 21 more")
+    assert all(line.endswith("),") for line in lines[5 : end - 1])
+
+
+@pytest.mark.parametrize("name", ["run.pvd", "run.e", "run.xdmf"])
+def test_times_of_a_series(name: str, tmp_path: Path) -> None:
+    square = MeshData.from_cells(SQUARE, [9], [[0, 1, 2, 3]])
+    with SeriesWriter(tmp_path / name) as writer:
+        for time in (0.5, 0.75, 1.5):
+            writer.write(square, time, point_data={"u": [time] * 4})
+    told = describe(tmp_path / name)
+    values = [0.5, 0.75, 1.5]
+    assert told["times"] == {"count": 3, "first": 0.5, "last": 1.5, "step": [0.25, 0.75], "values": values}
+    [field] = [field for field in told["fields"] if field["name"] == "u"]
+    assert (field["min"], field["max"]) == (1.5, 1.5)
+    assert "  times  3, 0.5 to 1.5 in steps of 0.25 to 0.75; fields are those of the last" in as_text(told)
+    reports = [report for report in describe_directory(tmp_path) if "points" in report]
+    assert [Path(report["file"]).name for report in reports] == [name]  # frames are not files of their own
+
+
+def test_frames_that_a_list_names_are_no_files_of_their_own(tmp_path: Path) -> None:
+    square = MeshData.from_cells(SQUARE, [9], [[0, 1, 2, 3]])
+    for number in range(3):
+        write_mesh(tmp_path / f"a_{number}.vtu", square)
+    entries = [{"name": f"a_{number}.vtu", "time": number / 4} for number in range(2)]
+    (tmp_path / "a.vtu.series").write_text(json.dumps({"file-series-version": "1.0", "files": entries}))
+    reports = {Path(report["file"]).name: report for report in describe_directory(tmp_path)}
+    assert list(reports) == ["a.vtu.series", "a_2.vtu"]
+    assert reports["a.vtu.series"]["times"]["values"] == [0, 0.25]
+    (tmp_path / "b.pvd").write_text("no list")
+    assert "error" in {Path(report["file"]).name: report for report in describe_directory(tmp_path)}["b.pvd"]
+
+
+def cases(root: Path, different: bool) -> list[dict[str, Any]]:
+    """Three numbered files, the last of which has another field and, if they are different, other cells."""
+    for number in range(3):
+        cells = [[0, 1, 2, 3]] if number < 2 or not different else [[1, 2, 3, 0]]
+        mesh = MeshData.from_cells(SQUARE, [9], cells, point_data={"p": [-1.0, number, np.nan, 1]})
+        mesh.point_data["wall"] = [True, False, False, False]
+        mesh.point_data["q"] = [[0.0] * (3 if number else 2)] * 4
+        if number == 2:
+            mesh.cell_data["T"] = [300.0]
+        write_mesh(root / f"case_{number}.vtu", mesh)
+    return list(describe_directory(root))
+
+
+def test_what_the_meshes_of_a_directory_have_in_common(tmp_path: Path) -> None:
+    reports = cases(tmp_path, different=True)
+    told = describe_together(reports)
+    assert told is not None
+    assert (told["meshes"], told["points"], told["cells"], told["connectivities"]) == (3, [4, 4], [1, 1], 2)
+    assert told["box"] == [[0, 1], [0, 1], [0, 0]]
+    assert "times" not in told
+    assert told["masks"] == [{"name": "wall", "location": "point", "files": 3, "without": None}]
+    fields = {field.pop("name"): field for field in told["fields"]}
+    assert fields["p"] == {
+        "location": "point", "files": 3, "without": None, "shape": [], "min": -1, "max": 2, "not_finite": 3
+    }  # fmt: skip
+    first = str(tmp_path / "case_0.vtu")
+    assert (fields["T"]["files"], fields["T"]["without"], fields["T"]["max"]) == (1, first, 300)
+    assert fields["q"]["shape"] is None
+    assert together_as_text(tmp_path, reports).splitlines() == [
+        "file        points  cells   fields   times  remarks",
+        "case_0.vtu       4  1 quad  p, q            1 not finite",
+        "case_1.vtu       4  1 quad  p, q            1 not finite",
+        "case_2.vtu       4  1 quad  p, q, T         1 not finite",
+        "",
+        "3 meshes, 2 different sets of cells",
+        "  box    x 0 to 1   y 0 to 1   z 0 to 0",
+        "  p:point   scalar   -1 to 2   3 not finite   in all",
+        "  q:point   shapes differ   0 to 0   in all",
+        "  T:cell   scalar   300 to 300   in 1 of 3, not in case_0.vtu",
+        "  names in all  wall:point",
+        "3 files, 12 points",
+    ]
+    json.dumps({"files": reports, "together": told}, allow_nan=False)
+
+
+def test_numbered_files_with_the_same_cells_could_be_a_series(tmp_path: Path) -> None:
+    reports = cases(tmp_path, different=False)
+    told = describe_together(reports)
+    assert told is not None
+    assert told["connectivities"] == 1
+    assert told["times"]["values"] == [0, 1, 2]
+    text = together_as_text(tmp_path, reports)
+    assert "\n3 meshes, the same cells in all\n" in text
+    assert "\n  times  3, 0 to 2 by 1, if the files are read as a series\n" in text
+    (tmp_path / "case_1.vtu").rename(tmp_path / "other_1.vtu")
+    assert "times" not in (describe_together(list(describe_directory(tmp_path))) or {})
+
+
+def test_a_case_of_openfoam_is_one_file(tmp_path: Path) -> None:
+    foreign.foam_case(tmp_path / "cavity")
+    [report] = describe_directory(tmp_path)
+    assert report["file"] == str(tmp_path / "cavity")
+    assert report["points"] > 0
 
 
 def test_natural_order() -> None:

@@ -126,6 +126,15 @@ def test_tiles_hold_every_node_once_and_no_two_graphs(sizes, sort):
     assert len(tiles.graph) <= len(x) // TILE + len(sizes)
 
 
+def test_interleaved_graphs_are_not_mixed():
+    x, batch = torch.arange(6.0)[:, None], torch.tensor([0, 1, 0, 1, 1, 0])
+    tiles = Tiles.of(x, batch)
+    rows = [part[mass > 0, 0].tolist() for part, mass in zip(tiles.split(x), tiles.mass, strict=True)]
+    assert [row for row in rows if row] == [[0, 2, 5], [1, 3, 4]]
+    assert tiles.sum(tiles.split(x).sum(1)).tolist() == [[7], [8]]
+    assert torch.equal(tiles.merge(tiles.split(x)), x)
+
+
 def test_tiles_find_the_number_of_graphs():
     x = torch.ones(3, 1)
     assert Tiles.of(x, torch.tensor([0, 4, 1], dtype=torch.int32)).num_graphs == 5

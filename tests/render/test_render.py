@@ -164,6 +164,36 @@ def test_clim_and_cmap_hold_for_truth_and_prediction(renderer):
     assert np.allclose(thirds(image, where(image, colour("plasma", 1.0))), [0, 0.95, 0], atol=0.05)
 
 
+def test_blocks_share_the_colours_of_the_given_limits(renderer):
+    whole, blocks = plate(), pv.MultiBlock()
+    for value, cells in enumerate((range(48), range(48, 96))):
+        block = whole.extract_cells(cells)
+        block.clear_data()
+        block.cell_data["p"], block.cell_data["p_pred"] = np.full(48, float(value)), np.full(48, 1.0 - value)
+        blocks[str(value)] = block
+    image = compare(from_pyvista(blocks), "p", clim=(-1, 1))
+    for value in (0.5, 1.0):
+        assert np.allclose(thirds(image, where(image, colour("viridis", value))), [0.47, 0.47, 0], atol=0.03)
+    for value in (0.0, 1.0):
+        assert np.allclose(thirds(image, where(image, colour("coolwarm", value))), [0, 0, 0.47], atol=0.03)
+
+
+def test_a_sphere_without_a_display(renderer, monkeypatch, tmp_path):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    ball = pv.Sphere()
+    ball.point_data["p"] = ball.points[:, 2]
+    ball.point_data["v"] = ball.points[:, :2].copy()
+    if renderer == "matplotlib":
+        with pytest.raises(InputError, match="plane"):
+            field(ball, "p")
+        return
+    field(ball, "p", tmp_path / "p.png")
+    assert len(np.unique(matplotlib.image.imread(tmp_path / "p.png").reshape(-1, 4), axis=0)) > 100
+    magnitude, x = field(ball, "v"), field(ball, "v", component="0")
+    assert magnitude.shape == x.shape
+    assert not np.array_equal(magnitude, x)
+
+
 # vectors ------------------------------------------------------------------------------------------------------------
 
 
