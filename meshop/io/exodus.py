@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cell_name
-from meshop.io.assemble import to_numpy
+from meshop.io.assemble import to_numpy, warn_left_out
 from meshop.io.files import whole
-from meshop.io.parts import BLOCK, BLOCKS, Frames, add_masks, add_sides, free_name, stacked
+from meshop.io.parts import BLOCK, BLOCKS, TIME, Frames, add_masks, add_sides, free_name, stacked
 from meshop.io.vtk import from_pyvista, times_of, vtk_errors
 
 _PLACES = {"Element Blocks": 0, "Side Sets": 4, "Node Sets": 7}  # in what VTK's reader gives
@@ -47,6 +47,7 @@ _ELEMENTS: dict[int, tuple[str, list[int] | None]] = {
     28: ("QUAD9", None),
     29: ("HEX27", [*range(12), *range(16, 20), *range(12, 16), 26, 24, 25, *range(20, 24)]),
 }
+EXODUS_CELLS = frozenset(_ELEMENTS)
 _LARGEST = 2**31 - 4  # bytes of a variable, of which netCDF classic keeps the number in four
 _MOST_BLOCKS = 1000  # beyond which files are slow to write, and slower to read
 
@@ -155,6 +156,14 @@ def _one(blocks: dict[str, MeshData]) -> MeshData:
         mesh.cell_data[free_name(BLOCK, mesh.cell_data)] = np.repeat(np.arange(len(parts)), counts)
         mesh.field_data = Arrays({BLOCKS: np.array(list(blocks))})
     return mesh
+
+
+def write_exodus(path: Path, data: MeshData, binary: bool) -> None:
+    """Write a mesh and its fields as a file of one time, ``TimeValue`` or 0; see :class:`ExodusWriter`."""
+    known = {TIME, BLOCKS} if BLOCK in data.cell_data else {TIME}
+    warn_left_out("Exodus II", [name for name in data.field_data if name not in known])
+    time = torch.as_tensor(data.field_data[TIME]).double() if TIME in data.field_data else torch.zeros(1)
+    ExodusWriter(path, resume=False).write(data, float(time.ravel()[0]))
 
 
 class ExodusWriter:

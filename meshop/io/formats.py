@@ -15,7 +15,7 @@ from meshop.io.abaqus import ABAQUS_CELLS, read_inp, write_inp
 from meshop.io.assemble import with_dim
 from meshop.io.cgns import open_cgns
 from meshop.io.ensight import open_ensight
-from meshop.io.exodus import open_exodus
+from meshop.io.exodus import EXODUS_CELLS, open_exodus, write_exodus
 from meshop.io.files import named, whole
 from meshop.io.gmsh import GMSH_CELLS, read_msh, write_msh_2, write_msh_4
 from meshop.io.med import MED_CELLS, open_med, write_med
@@ -92,9 +92,9 @@ FORMATS: dict[str, Format] = {
     ".vtmb": Format("VTK multi-block", read_multiblock),
     ".msh": Format("gmsh 4.1 and 2.2 (written as 4.1)", read_msh, write_msh_4, GMSH_CELLS, "point, cell, groups"),
     ".msh2": Format("gmsh 2.2", read_msh, write_msh_2, GMSH_CELLS, "point, cell, groups"),
-    ".e": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
-    ".exo": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
-    ".ex2": _timed("Exodus II", open_exodus, fields="point, cell, sets"),
+    ".e": _timed("Exodus II", open_exodus, write_exodus, EXODUS_CELLS, "point, cell, sets"),
+    ".exo": _timed("Exodus II", open_exodus, write_exodus, EXODUS_CELLS, "point, cell, sets"),
+    ".ex2": _timed("Exodus II", open_exodus, write_exodus, EXODUS_CELLS, "point, cell, sets"),
     ".foam": _timed("OpenFOAM case", open_foam, fields="cell, patches, zones"),
     ".cgns": _timed("CGNS", open_cgns, fields="point, cell, patches"),
     ".case": _timed("EnSight case", open_ensight),

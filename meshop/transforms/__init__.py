@@ -6,6 +6,7 @@ from meshop.transforms.cells_to_edges import CellsToEdges
 from meshop.transforms.cells_to_points import CellsToPoints
 from meshop.transforms.center import Center
 from meshop.transforms.knn_graph import KNNGraph
+from meshop.transforms.merge_points import MergePoints
 from meshop.transforms.node_measure import NodeMeasure
 from meshop.transforms.points_to_cells import PointsToCells
 from meshop.transforms.window import Window
@@ -17,6 +18,7 @@ __all__ = [
     "CellsToPoints",
     "Center",
     "KNNGraph",
+    "MergePoints",
     "NodeMeasure",
     "PointsToCells",
     "Window",

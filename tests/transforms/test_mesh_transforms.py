@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Batch
@@ -18,6 +19,7 @@ from meshop.transforms import (
     CellsToPoints,
     Center,
     KNNGraph,
+    MergePoints,
     NodeMeasure,
     PointsToCells,
     __all__,
@@ -43,6 +45,7 @@ ALL = [
     CellsToPoints(),
     Center(),
     KNNGraph(3),
+    MergePoints(),
     NodeMeasure(),
     PointsToCells(),
 ]
@@ -76,7 +79,7 @@ def test_functional_names_and_representations() -> None:
     assert (list(out.point_data), list(out.cell_data)) == (["id", "q"], ["U", "p"])
     assert list(map(repr, ALL[1:])) == [
         *("CellGraph()", "CellsToEdges(corners_only=False)", "CellsToPoints()", "Center()"),
-        *("KNNGraph(k=3)", "NodeMeasure()", "PointsToCells()"),
+        *("KNNGraph(k=3)", "MergePoints()", "NodeMeasure()", "PointsToCells()"),
     ]
     assert repr(CellsToPoints(["q"])) == "CellsToPoints(['q'])"
 
@@ -221,3 +224,28 @@ def test_edges_of_a_mesh_without_unused_nodes_or_cells() -> None:
     assert empty.edge_index.shape == (2, 0)
     data = mesh()
     assert torch.equal(CellsToEdges()(data).edge_index, cell_edges(data.cell_type, data.cell_size, data.cell_index))
+
+
+def test_parts_that_touch_are_joined_with_their_fields() -> None:
+    """Two squares side by side, each with its own points, of which two are in one place."""
+    points = [[0.0, 0], [1, 0], [1, 1], [0, 1], [1, -0.0], [2, 0], [2, 1], [1, 1]]
+    mesh = MeshData.from_cells(points, [9, 9], [[0, 1, 2, 3], [4, 5, 6, 7]])
+    mesh.point_data["T"] = np.arange(8.0)
+    mesh.point_data["wall"] = np.array([False, False, True, False, True, False, False, False])
+    mesh.point_data["id"] = np.arange(8)
+    mesh.point_data["tag"] = np.array(list("abcdefgh"))
+    before = mesh.clone()
+    out = MergePoints()(mesh)
+    assert out.num_points == out.num_nodes == 6
+    assert out.merged.tolist() == [0, 1, 2, 3, 1, 4, 5, 2]
+    assert torch.equal(out.points[out.merged], before.points)
+    assert out.cell_index.tolist() == [0, 1, 2, 3, 1, 4, 5, 2]
+    assert out.point_data["T"].tolist() == [0, 2.5, 4.5, 3, 5, 6]
+    assert out.point_data["wall"].tolist() == [False, True, True, False, False, False]
+    assert out.point_data["id"].tolist() == [0, 1, 2, 3, 5, 6]
+    assert list(out.point_data["tag"]) == list("abcdfg")
+    assert out.validate()
+    assert CellsToEdges()(out).edge_index.size(1) == 2 * 7
+    assert CellsToEdges()(mesh).edge_index.size(1) == 2 * 8
+    with pytest.raises(InputError, match="MergePoints goes before what makes the graph"):
+        MergePoints()(CellsToEdges()(mesh))
