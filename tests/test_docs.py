@@ -47,7 +47,7 @@ def test_tables_of_formats_are_those_of_the_code(generate: ModuleType) -> None:
     assert re.findall("<!-- made: (.+) -->", page) == ["meshes", "series"]
     rows = {row[0]: row[1:] for row in generate.mesh_formats()}
     assert rows["`.stl`"] == ["STL", "yes", "yes", "triangle", "none", "one"]
-    assert rows["`.e` `.exo` `.ex2`"] == ["Exodus II", "yes", "no", "all", "point, cell, sets", "several"]
+    assert rows["`.foam`"] == ["OpenFOAM case", "yes", "no", "all", "cell, patches, zones", "several"]
     listed = " ".join(row[0] for row in generate.mesh_formats()[1:]).split()
     assert [name.strip("`") for name in listed] == list(FORMATS)
 
