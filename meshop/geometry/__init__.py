@@ -1,6 +1,7 @@
 """Pure functions of coordinates and cells: no files, no devices, no Python loop over cells."""
 
 from meshop.geometry.area_vector import cell_area_vector
+from meshop.geometry.boundary import boundary_facets
 from meshop.geometry.cells import (
     POLYHEDRON,
     cell_dim,
@@ -12,12 +13,14 @@ from meshop.geometry.cells import (
     facet_pairs,
     polyhedron_faces,
 )
+from meshop.geometry.distance import facet_distance, surface_distance
 from meshop.geometry.measure import cell_centroid, cell_measure, cell_shares, node_measure
 from meshop.geometry.neighbors import nearest_neighbors
 from meshop.geometry.transfer import cells_to_points, points_to_cells
 
 __all__ = [
     "POLYHEDRON",
+    "boundary_facets",
     "cell_area_vector",
     "cell_centroid",
     "cell_dim",
@@ -29,9 +32,11 @@ __all__ = [
     "cells_at",
     "cells_by_shape",
     "cells_to_points",
+    "facet_distance",
     "facet_pairs",
     "nearest_neighbors",
     "node_measure",
     "points_to_cells",
     "polyhedron_faces",
+    "surface_distance",
 ]
