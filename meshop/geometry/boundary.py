@@ -39,9 +39,8 @@ def boundary_facets(
     kinds: dict[int, list[tuple[Tensor, Tensor, Tensor, Tensor]]] = {}  # number of corners -> corners, and facets
     for shape, cells, nodes in cells_by_shape(cell_type, cell_size, cell_index):
         if shape.dim == highest:
-            for corners, around, inside in _parts(shape):
-                part = nodes[:, corners], cells, nodes[:, around], nodes[:, inside]
-                kinds.setdefault(len(corners), []).append(part)
+            for ends, rim, inner in _parts(shape):
+                kinds.setdefault(len(ends), []).append((nodes[:, ends], cells, nodes[:, rim], nodes[:, inner]))
     for cells, nodes in polyhedron_faces(polyhedra):
         kinds.setdefault(nodes.size(1), []).append((nodes, cells, nodes, nodes[:, :0]))
     out: dict[tuple[int, int], list[Facets]] = {}
@@ -57,7 +56,8 @@ def boundary_facets(
 
 def _parts(shape: Shape) -> Iterator[tuple[list[int], list[int], list[int]]]:
     """Corners of each facet of a shape, the nodes around it and those inside it."""
-    whole = {frozenset((edge[0], edge[-1])): (edge, ()) for edge in shape.edges}
+    whole: dict[frozenset[int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    whole |= {frozenset((edge[0], edge[-1])): (edge, ()) for edge in shape.edges}
     whole |= {frozenset(face.corners): (face.loop, face.inner) for face in shape.faces if shape.dim == 3}
     for corners in shape.facets:
         around, inside = whole.get(frozenset(corners), (corners, ()))

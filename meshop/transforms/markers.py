@@ -17,9 +17,9 @@ GROUPS = "gmsh:physical"  # cell data that number gmsh's groups
 
 @functional_transform("markers")
 class Markers(BaseTransform):
-    """Add named sets, groups, patches and markers as fields that are 1 on them and 0 elsewhere.
+    """Add named sets, groups, patches and markers as fields of booleans, which enter a model as 1 and 0.
 
-    A mesh that lacks a name has the field, too: nothing of it is there, and it is 0.
+    A mesh that lacks a name has the field, too: nothing of it is there, and it is false everywhere.
 
     Files keep such names in different ways (see :func:`marked`); the field is the same.
 
@@ -31,7 +31,7 @@ class Markers(BaseTransform):
     >>> mesh.cell_data["wall"] = [False, True]
     >>> marked_ = Markers(["wall", "inlet"])(mesh)
     >>> marked_.point_data["wall"], marked_.point_data["inlet"]
-    (tensor([1., 1., 0., 0.]), tensor([0., 0., 0., 0.]))
+    (tensor([ True,  True, False, False]), tensor([False, False, False, False]))
     """
 
     def __init__(self, names: Sequence[str], location: Location = "point") -> None:
@@ -47,7 +47,7 @@ class Markers(BaseTransform):
         arrays = Arrays(data[key])
         for name in self.names:
             mask = marked(data, name, self.location)
-            arrays[name] = torch.zeros(count) if mask is None else mask.float()
+            arrays[name] = torch.zeros(count, dtype=torch.bool) if mask is None else mask
         data[key] = arrays
         return data
 
