@@ -68,14 +68,14 @@ def read_table(
     extra = [*twice.values(), *stray]
     if bad is None and (bare or (extra and complete)):
         raise InputError(
-            f"Expected one row in '{table}' for every mesh file ({len(bare)} files without a row: {shortened(bare)}; "
-            f"{len(extra)} rows without a file of their own: {shortened(extra)})"
+            f"Expected one row in '{table}' for every mesh file (files without a row, {len(bare)}: {shortened(bare)}; "
+            f"rows without a file of their own, {len(extra)}: {shortened(extra)})"
         )
     wrong = {} if bad is None else bad
     wrong |= dict.fromkeys(bare, f"it has no row in '{table}'")
     wrong |= dict.fromkeys(twice, f"it has several rows in '{table}'")
     if bad is not None and stray:
-        log.warning("%d rows of '%s' have no mesh file: %s", len(stray), table, shortened(stray))
+        log.warning("rows of '%s' without a mesh file (%d): %s", table, len(stray), shortened(stray))
     names: list[str] = []
     values: list[list[float]] = [[] for _ in paths]
     for i, name in enumerate(header):

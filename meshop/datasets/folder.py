@@ -247,8 +247,8 @@ class Folder(MeshDataset):
         bad = sorted(self.skipped, key=lambda row: place[row[0]])
         if bad and self.on_error == "fail":
             others = [name for name, _, _ in bad[1:]]
-            more = f"; {len(others)} other cases are bad, too: {shortened(others)}" if others else ""
-            raise InputError(f"{bad[0][2]}{more}; --on-error skip (on_error) leaves such cases out")
+            more = f"; bad cases beside it ({len(others)}): {shortened(others)}" if others else ""
+            raise InputError(f"{bad[0][2]}{more}; --on-error skip (on_error) leaves bad cases out")
         if len(bad) == len(self.cases):
             raise InputError(f"Expected cases in '{self.root}' that can be used (got none of {len(bad)}: {bad[0][2]})")
         reasons = {name: reason for name, _, reason in bad}

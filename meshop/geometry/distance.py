@@ -33,7 +33,7 @@ def facet_distance(query: Tensor, points: Tensor, facets: Sequence[Tensor], dim:
     if dim == 0:
         from scipy.spatial import cKDTree
 
-        nodes = torch.cat([nodes.flatten() for nodes in facets]).unique()
+        nodes = torch.cat([nodes.flatten() for nodes in facets]).unique().numpy()
         return torch.from_numpy(cKDTree(to[nodes]).query(where)[0]).to(query)
     import pyvista as pv
 

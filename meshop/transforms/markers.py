@@ -59,21 +59,24 @@ def marked(data: MeshData, name: str, location: Location) -> Tensor | None:
     """Which points [P] or cells [C] a name marks; ``None`` where a mesh has no set of that name.
 
     A set is an array of booleans, or of the bytes 0 and 1 that VTK's files make of them, on points or on cells, or a
-    physical group of gmsh. Points of a set of cells are their nodes. Cells of a set of points are those of which it
-    holds a boundary facet.
+    physical group of gmsh. Points of a set of cells are their nodes. Cells of a set of points, or of lines or faces on
+    the boundary, are those with a facet of the boundary all of whose nodes are in it.
     """
     points, cells = (_mask(arrays, name) for arrays in (data.point_data, data.cell_data))
+    dims = cell_dim(data.cell_type)
     if cells is None and GROUPS in data.cell_data and len(data.field_data.get(name, ())) == 2:
         tag, dim = data.field_data[name].tolist()
-        cells = (data.cell_data[GROUPS] == tag) & (cell_dim(data.cell_type) == dim)
-    if location == "point" and points is None and cells is not None:
+        cells = (data.cell_data[GROUPS] == tag) & (dims == dim)
+    if points is None and cells is not None:
         points = torch.zeros(data.num_points, dtype=torch.bool)
         points[data.cell_index[cells.repeat_interleave(data.cell_size)]] = True
-    if location == "cell" and cells is None and points is not None:
-        cells = torch.zeros(data.num_cells, dtype=torch.bool)
+    if location == "point" or points is None:
+        return points
+    if cells is None or not bool((cells & (dims == dims.max())).any()):
+        cells = torch.zeros(data.num_cells, dtype=torch.bool) if cells is None else cells.clone()
         for owners, around, _ in boundary_facets(data.cell_type, data.cell_size, data.cell_index, data.polyhedra):
             cells[owners[points[around].all(dim=1)]] = True
-    return points if location == "point" else cells
+    return cells
 
 
 def names_of(data: MeshData) -> set[str]:

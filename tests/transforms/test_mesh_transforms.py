@@ -12,13 +12,16 @@ from torch_geometric.transforms import Compose
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cell_edges, node_measure
 from meshop.transforms import (
+    BoundaryDistance,
     BoxCox,
     CellGraph,
     CellsToEdges,
     CellsToPoints,
     Center,
     KNNGraph,
+    Markers,
     NodeMeasure,
+    Normals,
     PointsToCells,
     __all__,
 )
@@ -37,19 +40,25 @@ def mesh(shift: float = 0.0) -> MeshData:
 
 
 ALL = [
+    BoundaryDistance(),
     BoxCox(["p"]),
     CellGraph(),
     CellsToEdges(),
     CellsToPoints(),
     Center(),
     KNNGraph(3),
+    Markers(["wall"]),
     NodeMeasure(),
+    Normals(),
     PointsToCells(),
 ]
 
 
+OTHER = ("SignedDistance", "Window")  # that needs a file, and that of trajectories
+
+
 def test_all_are_here() -> None:
-    assert [type(t).__name__ for t in ALL] == [name for name in __all__ if name != "Window"]  # that of trajectories
+    assert [type(t).__name__ for t in ALL] == [name for name in __all__ if name not in OTHER]
 
 
 @pytest.mark.parametrize("transform", ALL, ids=repr)
@@ -74,10 +83,11 @@ def test_functional_names_and_representations() -> None:
     (out,) = DatasetAdapter([data]).cells_to_points(["q"]).points_to_cells(["p"]).cell_graph()
     assert torch.equal(out.pos, CellGraph()(data).pos)
     assert (list(out.point_data), list(out.cell_data)) == (["id", "q"], ["U", "p"])
-    assert list(map(repr, ALL[1:])) == [
+    assert list(map(repr, ALL[2:])) == [
         *("CellGraph()", "CellsToEdges(corners_only=False)", "CellsToPoints()", "Center()"),
-        *("KNNGraph(k=3)", "NodeMeasure()", "PointsToCells()"),
+        *("KNNGraph(k=3)", "Markers(['wall'], 'point')", "NodeMeasure()", "Normals('point')", "PointsToCells()"),
     ]
+    assert repr(BoundaryDistance("wall")) == "BoundaryDistance('wall', 'point')"
     assert repr(CellsToPoints(["q"])) == "CellsToPoints(['q'])"
 
 
