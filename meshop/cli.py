@@ -477,7 +477,7 @@ def open_data(options: Namespace) -> Any:
         if not series:
             extra |= own
         elif own:
-            raise InputError(f"{options.data} holds series; {_flags(own)} are for directories of single meshes")
+            raise InputError(f"{options.data} holds series; only directories of single meshes take {_flags(own)}")
         if options.split is not None:
             extra["split"] = options.split
         kind = SeriesFolder if series else Folder
@@ -491,7 +491,7 @@ def open_data(options: Namespace) -> Any:
             f"the benchmarks are {', '.join(BENCHMARKS)}"
         )
     if own:
-        raise InputError(f"{options.data} is a benchmark; {_flags(own)} are for directories of mesh files")
+        raise InputError(f"{options.data} is a benchmark; only directories of mesh files take {_flags(own)}")
     return BENCHMARKS[options.data](root=options.root or f"data/{options.data}", **extra)
 
 

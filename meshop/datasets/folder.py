@@ -289,9 +289,9 @@ class Folder(MeshDataset):
             mesh, where = _flattened(mesh, plane), self.where(mesh)
             try:
                 location = FieldSpec.resolve(Compose(given)(mesh), self.target, where=where).location
-                sets = [f"{name}:{location}" for name in self.notes["markers"]]
-                fields = [text for text in self.inputs if split_name(text)[0] not in self.notes["markers"]]
-                fields += [*sets, *(f"{feature.field}:{location}" for feature in self._features(location))]
+                sets = {name: f"{name}:{location}" for name in self.notes["markers"]}
+                fields = [sets.get(split_name(text)[0], text) for text in self.inputs]
+                fields += [f"{feature.field}:{location}" for feature in self._features(location)]
                 mesh = Compose([*self._own(location), *given])(mesh)
                 return FieldSpec.resolve(mesh, self.target, fields, params, self.units, where=where)
             except InputError as error:
