@@ -215,7 +215,9 @@ class Folder(MeshDataset):
         listed = listed_split(self.table, paths) if self.table and self._split is None else {}
         split = "0.8/0.1/0.1" if self._split is None else self._split
         self._parts = listed or split_cases(split, paths, self.seed)
-        kept, planes, marks = [], set(), Counter[str]()
+        kept, planes = [], set()
+        wanted = [split_name(text)[0] for text in self.inputs]
+        sets, arrays = Counter[str](), Counter[str]()
         for i, (name, path, row) in enumerate(zip(names, paths, rows, strict=True)):
             try:
                 if bad and path in bad:
@@ -228,12 +230,17 @@ class Folder(MeshDataset):
             if params:
                 mesh.params = torch.tensor([row])
             planes.add(_plane(mesh))
-            marks.update(_marks(mesh, self.inputs))
+            own = names_of(mesh) if wanted else set()
+            sets.update(name for name in wanted if name in own)
+            arrays.update(n for n in wanted if n not in own and (n in mesh.point_data or n in mesh.cell_data))
             self._raw.append(mesh)
             kept.append(i)
         if not kept:
             self.judge()
-        self.notes["markers"] = self._markers(marks, len(kept))
+        self.notes["markers"] = [name for name in wanted if name in sets and name not in arrays]
+        for name in self.notes["markers"]:
+            if sets[name] < len(kept):
+                log.warning("'%s' is in %d of %d meshes; it marks nothing in the others", name, sets[name], len(kept))
         plane = planes.pop() if self.dim is None and len(planes) == 1 else None
         meshes = (_flattened(mesh, plane) for mesh in self._raw)
         return meshes, self._resolve(plane, params), renumbered(self._parts, kept)
@@ -268,15 +275,6 @@ class Folder(MeshDataset):
         markers = [Markers(self.notes["markers"], location)] if self.notes["markers"] else []
         return [*markers, *self._features(location)]
 
-    def _markers(self, marks: Mapping[str, int], count: int) -> list[str]:
-        """The inputs that are named sets, of how often each was seen, in ``count`` meshes."""
-        names = [split_name(text)[0] for text in self.inputs]
-        markers = [name for name in names if marks.get(name, 0) > 0 and not marks.get(f"{name}!", 0)]
-        for name in markers:
-            if marks[name] < count:
-                log.warning("'%s' is in %d of %d meshes; it marks nothing in the others", name, marks[name], count)
-        return markers
-
     def _resolve(self, plane: tuple[int, ...] | None, params: Sequence[str]) -> FieldSpec:
         """The fields, by the first mesh that has them all.
 
@@ -295,8 +293,8 @@ class Folder(MeshDataset):
                 mesh = Compose([*self._own(location), *given])(mesh)
                 return FieldSpec.resolve(mesh, self.target, fields, params, self.units, where=where)
             except InputError as error:
-                sets = sorted(names_of(mesh))
-                hint = f"; its named sets are {shortened(sets)}" if sets and "is not in" in str(error) else ""
+                known = sorted(names_of(mesh))
+                hint = f"; its named sets are {shortened(known)}" if known and "is not in" in str(error) else ""
                 first = first or InputError(f"{error}{hint}")
         raise first or InputError(f"Expected a mesh in '{self.root}' (got none)")
 
@@ -379,14 +377,6 @@ def _flattened(mesh: MeshData, plane: tuple[int, ...] | None) -> MeshData:
     if plane is not None and mesh.dim == 3:
         mesh.pos = mesh.pos[:, list(plane)]
     return mesh
-
-
-def _marks(mesh: MeshData, inputs: Sequence[str]) -> list[str]:
-    """Which inputs are named sets of a mesh; with an exclamation mark those that are other arrays."""
-    sets = names_of(mesh) if inputs else set()
-    names = [split_name(text)[0] for text in inputs]
-    other = [f"{n}!" for n in names if n not in sets and (n in mesh.point_data or n in mesh.cell_data)]
-    return [*(n for n in names if n in sets), *other]
 
 
 def _feature(text: str, location: Location) -> BoundaryDistance | SignedDistance | Normals:
