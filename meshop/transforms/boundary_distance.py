@@ -60,7 +60,9 @@ class BoundaryDistance(BaseTransform):
             facets = [own for around in facets if len(own := around[mask[around].all(dim=1)])]
             facets, dim = (facets, dim) if facets else ([mask.nonzero()], 0)
         if not facets:
-            raise InputError("Expected a mesh with a boundary to measure the distance from (got a closed one)")
+            raise InputError(
+                "Expected a mesh with a boundary to measure the distance from (got one that is closed or has no cells)"
+            )
         places = points if self.location == "point" else cell_centroid(points, *cells)
         key = f"{self.location}_data"
         data[key] = Arrays(data[key])

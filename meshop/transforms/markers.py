@@ -72,7 +72,8 @@ def marked(data: MeshData, name: str, location: Location) -> Tensor | None:
         points[data.cell_index[cells.repeat_interleave(data.cell_size)]] = True
     if location == "point" or points is None:
         return points
-    if cells is None or not bool((cells & (dims == dims.max())).any()):
+    highest = dims.max() if dims.numel() else 0
+    if cells is None or not bool((cells & (dims == highest)).any()):
         cells = torch.zeros(data.num_cells, dtype=torch.bool) if cells is None else cells.clone()
         for owners, around, _ in boundary_facets(data.cell_type, data.cell_size, data.cell_index, data.polyhedra):
             cells[owners[points[around].all(dim=1)]] = True

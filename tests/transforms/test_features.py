@@ -57,7 +57,7 @@ def test_distance_to_a_marker() -> None:
 
 
 def test_a_closed_surface_has_no_boundary() -> None:
-    with pytest.raises(InputError, match=r"a mesh with a boundary .*\(got a closed one\)"):
+    with pytest.raises(InputError, match=r"a mesh with a boundary .*\(got one that is closed or has no cells\)"):
         BoundaryDistance()(from_pyvista(pv.Sphere()))
 
 
@@ -167,6 +167,16 @@ def test_cells_of_a_marker_of_lines_are_those_beside_them() -> None:
     assert marked(mesh, "outlet", "point").tolist() == [False, False, True, False, False, True]
     assert marked(mesh, "outlet", "cell").tolist() == [False, True, True]
     assert marked(mesh, "inlet", "cell") is None
+
+
+def test_a_cloud_has_markers_and_no_boundary() -> None:
+    cloud = MeshData.from_cells(
+        [[0.0, 0], [1, 0]], [], [], point_data={"a": [True, False]}, cell_data={"b": np.empty(0, bool)}
+    )
+    assert marked(cloud, "a", "point").tolist() == [True, False]
+    assert marked(cloud, "b", "cell").tolist() == []
+    with pytest.raises(InputError, match="has no cells"):
+        BoundaryDistance()(cloud)
 
 
 def test_markers_twice_are_markers_once() -> None:
