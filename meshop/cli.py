@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -393,13 +393,26 @@ def _choose(what: str, index: int, count: int, name: str) -> int:
 
 def _data_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--target", nargs="+", type=str, default=[], help="fields to predict: p:point U:cell")
-    parser.add_argument("--input", nargs="+", type=str, default=[], help="fields that enter the model, beside position")
+    parser.add_argument(
+        "--input", nargs="+", type=str, default=[], help="fields and named sets that enter the model, beside position"
+    )
+    parser.add_argument(
+        "--features", nargs="+", type=str, default=[],
+        help="geometric inputs: distance (to the boundary), distance=MARKER, signed_distance=SURFACE.stl, normals",
+    )  # fmt: skip
     parser.add_argument(
         "--params", type=str | None, default=None, help="CSV with a row of values a case; for series also time,dt"
     )
     parser.add_argument(
-        "--split", type=str, default="0.8/0.1/0.1", help="fractions, or a directory with train.txt, ..."
+        "--split",
+        type=str | None,
+        default=None,
+        help="fractions, or a directory with train.txt, ... (default: the column split of the CSV, or 0.8/0.1/0.1)",
     )
+    parser.add_argument(
+        "--on-error", type=Literal["fail", "skip"], default="fail", help="what a bad file of a directory does"
+    )
+    parser.add_argument("--lazy", action="store_true", help="read meshes of a directory when they are needed")
     parser.add_argument(
         "--dim", type=Literal[2, 3] | None, default=None, help="2 for meshes in a plane (default: look)"
     )
@@ -452,6 +465,11 @@ def open_data(options: Namespace) -> Any:
     from meshop.transforms import KNNGraph, NodeMeasure
 
     extra = dict(options.data_args)
+    own = {
+        key: options[key]
+        for key in ("features", "on_error", "lazy")
+        if options.get(key, "fail") not in ([], "fail", False)
+    }
     if options.knn:
         extra["pre_transform"] = Compose([KNNGraph(options.knn), NodeMeasure()])
     if Path(options.data).is_dir():
@@ -459,23 +477,35 @@ def open_data(options: Namespace) -> Any:
             raise InputError(
                 f"Name the fields to predict from {options.data}, as in --target p:point (meshop info lists them)"
             )
-        kind = SeriesFolder if {"T_in", "T_out"} & extra.keys() or holds_series(options.data) else Folder
+        series = bool({"T_in", "T_out"} & extra.keys()) or holds_series(options.data)
+        if not series:
+            extra |= own
+        elif own:
+            raise InputError(f"{options.data} holds series; only directories of single meshes take {_flags(own)}")
+        if options.split is not None:
+            extra["split"] = options.split
+        kind = SeriesFolder if series else Folder
         return kind(
-            options.data, options.target, options.input, options.params, options.split, options.get("seed", 0),
-            options.dim, **extra,
+            options.data, options.target, options.input, options.params, seed=options.get("seed", 0), dim=options.dim,
+            **extra,
         )  # fmt: skip
     if options.data not in BENCHMARKS:
         raise InputError(
             f"{options.data} is neither a directory nor a benchmark{did_you_mean(options.data, list(BENCHMARKS))}; "
             f"the benchmarks are {', '.join(BENCHMARKS)}"
         )
+    if own:
+        raise InputError(f"{options.data} is a benchmark; only directories of mesh files take {_flags(own)}")
     return BENCHMARKS[options.data](root=options.root or f"data/{options.data}", **extra)
+
+
+def _flags(names: Iterable[str]) -> str:
+    return " and ".join(f"--{name.replace('on_error', 'on-error')}" for name in names)
 
 
 def train(options: Namespace) -> None:
     """Train a model on a directory of mesh files or on a benchmark, and evaluate it on the test split."""
     import torch
-    from torch_geometric.data import InMemoryDataset
     from torch_geometric.loader import DataLoader
 
     from meshop.checkpoint import build, from_config
@@ -492,11 +522,12 @@ def train(options: Namespace) -> None:
     surrogate = Surrogate(model, data.spec, data.pre_transform, recipe, description, rollout)
     parameters = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(ids)} {name}" for name, ids in data.splits.items())
-    in_memory = isinstance(data, InMemoryDataset)  # others would be read whole only to count their nodes
-    nodes = [d.num_nodes for d in (data if in_memory else data[:1])]
-    span = f"{min(nodes)} to {max(nodes)} nodes" if in_memory else f"{nodes[0]} nodes in the first"
+    nodes = [d.num_nodes for d in (data[:1] if data.lazy else data)]  # not all files are read only to count
+    span = f"{nodes[0]} nodes in the first" if data.lazy else f"{min(nodes)} to {max(nodes)} nodes"
     print(f"data       {options.data}: {sizes}; {span}")
     print(f"origin     {data.origin}")
+    out = Path(options.out or f"runs/{Path(options.data).name}")
+    _tell_skipped(data, Path(data.processed_dir if options.dry_run else out, "skipped.csv"))
     print(f"fields     {_names(data.spec)}")
     channels = f"{data.spec.in_channels} -> {out_channels(data.spec, rollout)} channels"
     print(f"model      {type(model).__name__}, {channels}, {parameters} parameters")
@@ -510,7 +541,6 @@ def train(options: Namespace) -> None:
         )
         print(f"loss       {memory['loss']:.4g} before training; nothing was written")
         return
-    out = Path(options.out or f"runs/{Path(options.data).name}")
     out.mkdir(parents=True, exist_ok=True)
     has_val = bool(data.splits.get("val"))
     if not has_val:
@@ -571,6 +601,8 @@ def evaluate_(options: Namespace) -> None:
         options.dim = options.dim or spec.dim
         if stepper and Path(options.data).is_dir():
             options.data_args = {"T_in": stepper.rollout.T_in, "T_out": stepper.T_out} | options.data_args
+        elif Path(options.data).is_dir() and not options.knn:
+            options.data_args = {"pre_transform": surrogate.transform} | options.data_args
     data = open_data(options)
     ours, theirs = _names(surrogate.spec), _names(data.spec)
     if surrogate.stepper:
@@ -578,6 +610,7 @@ def evaluate_(options: Namespace) -> None:
     elif ours != theirs:
         raise InputError(f"The checkpoint was trained on {ours}; {options.data} has {theirs}")
     print(f"origin     {data.origin}")
+    _tell_skipped(data, Path(data.processed_dir, "skipped.csv"))
     part = data if options.part == "all" else data.split(options.part)
     rows = evaluate(surrogate, part, options.batch_size)
     _report(rows, options.out)
@@ -586,7 +619,16 @@ def evaluate_(options: Namespace) -> None:
             print(written)
 
 
-_DATA_KEYS = ("data", "target", "input", "params", "split", "dim", "knn", "root", "data_args", "seed")
+def _tell_skipped(data: Any, path: Path) -> None:
+    """Print how many cases were left out, and where it says why."""
+    if skipped := getattr(data, "skipped", []):
+        print(f"skipped    {len(skipped)} of {len(data.cases)} cases, see {path}")
+
+
+_DATA_KEYS = (
+    "data", "target", "input", "features", "params", "split", "dim", "knn", "root", "data_args", "seed", "on_error",
+    "lazy",
+)  # fmt: skip
 
 
 def _own_data(checkpoint: str) -> Namespace:
@@ -1052,12 +1094,14 @@ def _write_run(out: Path, options: Namespace, data: Any) -> None:
 
     plain = {k: v for k, v in options.as_dict().items() if k not in ("config", "debug", "dry_run", "resume")}
     (out / "config.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
-    windows = getattr(data, "windows", None)  # of trajectories that are read when they are needed
-    names = {
-        part: [data[i].name for i in ids] if windows is None else list(dict.fromkeys(windows[i][0] for i in ids))
-        for part, ids in data.splits.items()
-    }
+    if hasattr(data, "windows"):  # of trajectories that are read when they are needed
+        every = [name for name, _ in data.windows]
+    else:
+        every = data.names if hasattr(data, "names") else data.cases
+    names = {part: list(dict.fromkeys(every[i] for i in ids)) for part, ids in data.splits.items()}
     (out / "splits.json").write_text(json.dumps(names, indent=1))
+    if getattr(data, "skipped", []):
+        data.write_skipped(out / "skipped.csv")
     (out / "environment.txt").write_text("".join(f"{k} {v}\n" for k, v in (versions() | {"data": data.origin}).items()))
 
 

@@ -28,7 +28,7 @@ from torch.nn.functional import pad
 from torch.utils.data import Sampler
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
-from torch_geometric.transforms import BaseTransform
+from torch_geometric.transforms import BaseTransform, Compose
 
 import meshop
 from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
@@ -36,6 +36,7 @@ from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
 from meshop.metrics import pearson, relative_h1, relative_l2, rmse
 from meshop.nn import Normalizer, call
 from meshop.rollout import Call, Rollout, Stepper
+from meshop.transforms import Markers
 
 log = logging.getLogger("meshop")
 
@@ -125,7 +126,7 @@ class Surrogate(pl.LightningModule):
         self.stepper = None if rollout is None else Stepper(spec, rollout)
         self.x_norm = Normalizer(spec.in_channels)
         self.y_norm = Normalizer(spec.out_channels if self.stepper is None else self.stepper.channels)
-        self._transform = transform
+        self.transform = transform
         self._origin = {
             "model": rebuildable(model, description),
             "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
@@ -244,7 +245,10 @@ class Surrogate(pl.LightningModule):
         """Build the graph of a raw mesh and pack its fields, as was done for the training set."""
         if mesh.dim != self.spec.dim:
             raise InputError(f"The checkpoint was trained on {self.spec.dim}-D meshes; {where} is {mesh.dim}-D")
-        return self.spec.pack(self._transform(mesh) if self._transform else mesh, where, targets)
+        for transform in self.transform.transforms if isinstance(self.transform, Compose) else [self.transform]:
+            for name in transform.absent(mesh) if isinstance(transform, Markers) else []:
+                log.warning("'%s' is not in %s; it marks nothing there", name, where)
+        return self.spec.pack(self.transform(mesh) if self.transform else mesh, where, targets)
 
     @torch.inference_mode()
     def predict(self, data: MeshData) -> MeshData:

@@ -6,10 +6,11 @@ import copy
 import hashlib
 import os
 import re
+import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
@@ -29,7 +30,7 @@ from meshop.datasets.origin import origin
 if TYPE_CHECKING:
     from meshop.datasets.lazy import LazyDataset
 
-LAYOUT = 2  # of the cache; another number makes all caches stale
+LAYOUT = 3  # of the cache; another number makes all caches stale
 
 
 class MeshDataset(InMemoryDataset, ABC):
@@ -52,10 +53,18 @@ class MeshDataset(InMemoryDataset, ABC):
             :class:`~meshop.transforms.CellGraph` where the fields live on cells.
         pre_filter: which meshes to keep, asked before ``pre_transform``.
         force_reload: rebuild the cache.
+
+    Attributes:
+        names: of the meshes.
+        lazy: whether each item is read from a file of its own when it is taken, and nothing is kept in memory.
     """
 
     spec: FieldSpec
     splits: dict[str, list[int]]
+    names: list[str]
+    lazy: bool = False
+    notes: dict[str, list[Any]]
+    """Plain values that :meth:`read` wants the cache to keep."""
     pre_transform: Callable[[MeshData], MeshData] | None
 
     def __init__(
@@ -68,14 +77,20 @@ class MeshDataset(InMemoryDataset, ABC):
     ) -> None:
         super().__init__(os.fspath(root), transform, pre_transform, pre_filter, force_reload=force_reload)
         cache = fs.torch_load(self.processed_paths[0])
-        self.data, self.slices = MeshData.from_dict(cache["data"]), cache["slices"]
+        self.spec, self.splits, self.names = FieldSpec.from_dict(cache["spec"]), cache["splits"], cache["names"]
+        self.notes = cache["notes"]
         self.common: dict[str, Tensor] = cache["common"]
-        self.spec, self.splits = FieldSpec.from_dict(cache["spec"]), cache["splits"]
-        self.pre_transform = self.pre_transform or default_graph(self.spec)
+        if not self.lazy:
+            self.data, self.slices = MeshData.from_dict(cache["data"]), cache["slices"]
+        self.pre_transform = self.graph(self.spec)
 
     @abstractmethod
-    def read(self) -> tuple[Sequence[MeshData], FieldSpec, dict[str, list[int]]]:
+    def read(self) -> tuple[Iterable[MeshData], FieldSpec, dict[str, list[int]]]:
         """Make the named meshes from the raw files; with their fields and the numbers of those in each split."""
+
+    def graph(self, spec: FieldSpec) -> Callable[[MeshData], MeshData]:
+        """What makes the graph of a mesh."""
+        return self.pre_transform or default_graph(spec)
 
     def where(self, mesh: MeshData) -> str:
         """What messages call a mesh."""
@@ -94,8 +109,11 @@ class MeshDataset(InMemoryDataset, ABC):
         part._indices = self.splits[name]
         return part
 
+    def len(self) -> int:
+        return len(self.names) if self.lazy else super().len()
+
     def get(self, idx: int) -> MeshData:
-        data = super().get(idx)
+        data = Shelf(Path(self.processed_paths[0]).with_suffix(""))[idx] if self.lazy else super().get(idx)
         data.update(self.common)
         for key in ("point_data", "cell_data", "field_data"):
             data[key] = copy.copy(data[key])  # an array that a caller adds stays out of the data set
@@ -118,12 +136,13 @@ class MeshDataset(InMemoryDataset, ABC):
 
     @cached_property
     def processed_file_names(self) -> list[str]:
-        files = [(os.path.relpath(f, self.root), s.st_size, s.st_mtime_ns) for f in self.sources for s in [os.stat(f)]]
+        files = [(os.path.relpath(f, self.root), *_stamp(f)) for f in self.sources]
         return [f"meshop-{_digest([type(self).__name__, self.options])}-{_digest([__version__, LAYOUT, files])}.pt"]
 
     def _process(self) -> None:
         path = Path(self.processed_paths[0])
-        if path.exists() and not self.force_reload:
+        there = path.exists() and (not self.lazy or path.with_suffix("").is_dir())
+        if there and not self.force_reload:
             return
         if self.log and "PYTEST_CURRENT_TEST" not in os.environ:
             sys.stderr.write("Processing...\n")
@@ -131,36 +150,116 @@ class MeshDataset(InMemoryDataset, ABC):
         for stale in path.parent.glob(f"{path.stem.rpartition('-')[0]}-*.pt"):
             if stale != path:
                 stale.unlink(missing_ok=True)
+                shutil.rmtree(stale.with_suffix(""), ignore_errors=True)
         if self.log and "PYTEST_CURRENT_TEST" not in os.environ:
             sys.stderr.write("Done!\n")
 
     def process(self) -> None:
-        meshes, spec, splits = self.read()
-        graph = self.pre_transform or default_graph(spec)
-        kept = [i for i, mesh in enumerate(meshes) if self.pre_filter is None or self.pre_filter(mesh)]
-        if not kept:
-            raise InputError(f"Expected pre_filter to keep some of the {len(meshes)} meshes of {self.root} (got none)")
-        items = []
-        for i in kept:
-            where = self.where(meshes[i])
+        self.notes = {}
+        path = Path(self.processed_paths[0])
+        place: AbstractContextManager[list[MeshData] | Shelf] = nullcontext([])
+        with whole_shelf(path.with_suffix("")) if self.lazy else place as items:
+            meshes, spec, splits = self.read()
+            names, splits = self._pack(meshes, spec, splits, items)
+            cache = {"names": names, "spec": spec.to_dict(), "splits": splits, "notes": self.notes, "common": {}}
+            if isinstance(items, list):
+                cache |= self._collated(items)
+            with whole_file(path) as part:
+                fs.torch_save(cache, part)
+
+    def _pack(
+        self,
+        meshes: Iterable[MeshData],
+        spec: FieldSpec,
+        splits: dict[str, list[int]],
+        items: list[MeshData] | Shelf,
+    ) -> tuple[list[str], dict[str, list[int]]]:
+        """Put the graphs of the meshes into a list or on a shelf; their names and the splits of those that stay."""
+        graph, kept, names, count = self.graph(spec), [], [], 0
+        for i, mesh in enumerate(meshes):
+            count += 1
+            if self.pre_filter is not None and not self.pre_filter(mesh):
+                continue
+            where = self.where(mesh)
             try:
-                items.append(spec.pack(graph(meshes[i]), where))
+                items.append(spec.pack(graph(mesh), where))
             except InputError as error:
-                raise error if where in str(error) else InputError(f"{where}: {error}") from error
-            for key, value in items[0].items():  # one copy of the cells and edges that all share
-                if isinstance(value, Tensor) and key in items[-1] and torch.equal(items[-1][key], value):
-                    items[-1][key] = value
+                self.reject(mesh.name, error if where in str(error) else InputError(f"{where}: {error}"))
+                continue
+            kept.append(i)
+            names.append(mesh.name)
+            if not self.lazy:
+                for key, value in items[0].items():  # one copy of the cells and edges that all share
+                    if isinstance(value, Tensor) and key in items[-1] and torch.equal(items[-1][key], value):
+                        items[-1][key] = value
+        self.judge()
+        if not kept:
+            raise InputError(f"Expected pre_filter to keep some of the {count} meshes of {self.root} (got none)")
+        return names, renumbered(splits, kept)
+
+    def reject(self, name: str, error: InputError) -> None:
+        """What becomes of a mesh that does not fit: its error is that of the data set."""
+        raise error
+
+    def judge(self) -> None:
+        """Asked when all meshes have been packed or rejected."""
+
+    def _collated(self, items: list[MeshData]) -> dict[str, Any]:
         common = {key: value for key, value in items[0].items() if all(mesh.get(key) is value for mesh in items)}
         common = {key: value for key, value in common.items() if isinstance(value, Tensor)}
         for mesh in items:
             for key in common:
                 del mesh[key]
         data, slices = self.collate(items)
-        place = {old: new for new, old in enumerate(kept)}
-        splits = {name: [place[i] for i in part if i in place] for name, part in splits.items()}
-        cache = {"common": common, "data": data.to_dict(), "slices": slices, "spec": spec.to_dict(), "splits": splits}
-        with whole_file(self.processed_paths[0]) as part:
-            fs.torch_save(cache, part)
+        return {"common": common, "data": data.to_dict(), "slices": slices}
+
+
+class Shelf:
+    """Meshes on disk, a file each, in an order; a list of them that takes no memory.
+
+    Args:
+        path: the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+
+    def append(self, mesh: MeshData) -> None:
+        with whole_file(self.path / f"{self.count}.pt") as part:
+            fs.torch_save(mesh.to_dict(), part)
+        self.count += 1
+
+    def __getitem__(self, number: int) -> MeshData:
+        return MeshData.from_dict(fs.torch_load(self.path / f"{number}.pt"))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[MeshData]:
+        return map(self.__getitem__, range(self.count))
+
+
+@contextmanager
+def whole_shelf(path: Path) -> Iterator[Shelf]:
+    """A shelf that takes its name when the block has ended without an error, or never."""
+    part = Path(f"{path}.{os.getpid()}.part")
+    try:
+        yield Shelf(part)
+        shutil.rmtree(path, ignore_errors=True)
+        part.rename(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def renumbered(splits: Mapping[str, Sequence[int]], kept: Sequence[int]) -> dict[str, list[int]]:
+    """The splits of those of a list that are kept, by their new numbers.
+
+    >>> renumbered({"train": [0, 2], "test": [1]}, [1, 2])
+    {'train': [1], 'test': [0]}
+    """
+    place = {old: new for new, old in enumerate(kept)}
+    return {name: [place[i] for i in part if i in place] for name, part in splits.items()}
 
 
 def default_graph(spec: FieldSpec) -> Callable[[MeshData], MeshData]:
@@ -187,6 +286,15 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Size and modification time of a file, by which a change is noticed; -1 where there is none."""
+    try:
+        about = os.stat(path)
+    except FileNotFoundError:
+        return -1, -1
+    return about.st_size, about.st_mtime_ns
 
 
 def _digest(value: Any) -> str:

@@ -45,6 +45,7 @@ class DesignDataset(Dataset, ABC):
     source: ClassVar[str]
     """Where to get them, as a clause that follows "get"."""
     spec: FieldSpec
+    lazy = True
     pre_transform: Callable[[MeshData], MeshData]
 
     def __init__(

@@ -59,6 +59,7 @@ class LazyDataset(Dataset, ABC):
 
     spec: FieldSpec
     splits: dict[str, list[int]]
+    lazy = True
     pre_transform: Callable[[MeshData], MeshData]
     needs: ClassVar[str]
     """The files that belong into ``root/raw``."""

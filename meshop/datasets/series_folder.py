@@ -88,6 +88,7 @@ class SeriesFolder(Dataset):
 
     spec: FieldSpec
     splits: dict[str, list[int]]
+    lazy = True
     pre_transform: Callable[[MeshData], MeshData]
 
     def __init__(

@@ -268,7 +268,7 @@ def test_rows_and_files_that_do_not_match_are_all_named(runs):
     files = ", ".join(str(runs / f"run_{n}.vtu") for n in (8, 9, 10))
     assert str(error.value) == (
         f"Expected one row in '{runs}/cases.csv' for every mesh file "
-        f"(files without a row: {files}; rows without a file of their own: run_7, run_12)"
+        f"(files without a row, 3: {files}; rows without a file of their own, 2: run_7, run_12)"
     )
 
 

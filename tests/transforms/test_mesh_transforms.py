@@ -13,14 +13,17 @@ from torch_geometric.transforms import Compose
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cell_edges, node_measure
 from meshop.transforms import (
+    BoundaryDistance,
     BoxCox,
     CellGraph,
     CellsToEdges,
     CellsToPoints,
     Center,
     KNNGraph,
+    Markers,
     MergePoints,
     NodeMeasure,
+    Normals,
     PointsToCells,
     __all__,
 )
@@ -39,20 +42,26 @@ def mesh(shift: float = 0.0) -> MeshData:
 
 
 ALL = [
+    BoundaryDistance(),
     BoxCox(["p"]),
     CellGraph(),
     CellsToEdges(),
     CellsToPoints(),
     Center(),
     KNNGraph(3),
+    Markers(["wall"]),
     MergePoints(),
     NodeMeasure(),
+    Normals(),
     PointsToCells(),
 ]
 
 
+OTHER = ("SignedDistance", "Window")  # that needs a file, and that of trajectories
+
+
 def test_all_are_here() -> None:
-    assert [type(t).__name__ for t in ALL] == [name for name in __all__ if name != "Window"]  # that of trajectories
+    assert [type(t).__name__ for t in ALL] == [name for name in __all__ if name not in OTHER]
 
 
 @pytest.mark.parametrize("transform", ALL, ids=repr)
@@ -77,10 +86,12 @@ def test_functional_names_and_representations() -> None:
     (out,) = DatasetAdapter([data]).cells_to_points(["q"]).points_to_cells(["p"]).cell_graph()
     assert torch.equal(out.pos, CellGraph()(data).pos)
     assert (list(out.point_data), list(out.cell_data)) == (["id", "q"], ["U", "p"])
-    assert list(map(repr, ALL[1:])) == [
+    assert list(map(repr, ALL[2:])) == [
         *("CellGraph()", "CellsToEdges(corners_only=False)", "CellsToPoints()", "Center()"),
-        *("KNNGraph(k=3)", "MergePoints()", "NodeMeasure()", "PointsToCells()"),
+        *("KNNGraph(k=3)", "Markers(['wall'], 'point')", "MergePoints()", "NodeMeasure()"),
+        *("Normals('point')", "PointsToCells()"),
     ]
+    assert repr(BoundaryDistance("wall")) == "BoundaryDistance('wall', 'point')"
     assert repr(CellsToPoints(["q"])) == "CellsToPoints(['q'])"
 
 
