@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 
 from meshop.data import InputError
 from meshop.nn import SliceAttention, call
+from meshop.nn.shares import Shares
 from meshop.nn.slices import Assignment
 
 __all__ = ["assignments", "layer_similarity", "slice_attention"]
@@ -48,9 +49,8 @@ def assignments(model: nn.Module, data: Data) -> list[Tensor]:
     """
     found: list[Tensor] = []
 
-    def keep(layer: nn.Module, given: Any, weight: Tensor) -> None:
-        _, tiles = given
-        found.append(tiles.merge(weight.transpose(1, 2)))  # [t, H, T, M] -> [N, H, M]
+    def keep(layer: nn.Module, given: Any, shares: Shares) -> None:
+        found.append(shares.weights())
 
     _run(model, data, _of_type(model, Assignment), keep)
     return found

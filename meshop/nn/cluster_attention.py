@@ -6,8 +6,9 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from meshop.data import InputError
-from meshop.nn.functional import Tiles, segment_attention, soft_pool, soft_unpool
+from meshop.nn.functional import Nodes
 from meshop.nn.grid_conv import GridConv
+from meshop.nn.shares import attend, softmax_shares
 from meshop.nn.slices import Assignment
 
 
@@ -112,15 +113,13 @@ class ClusterAttention(nn.Module):
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
     ) -> Tensor:
-        tiles = Tiles.of(x, batch, measure, batch_size)
+        nodes = Nodes(x, batch, measure, batch_size)
         if self.conv is not None:
             x = self.conv(x, batch, batch_size, shape)
-        x = tiles.split(self.lin_qkv(x))  # [t, T, 3 C]
-        q, k, v = x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # 3 of [t, H, T, d]
-        weight = self.assign(q @ self.cluster, tiles)  # [t, H, T, K]
-        query = soft_pool(weight, q, tiles, mean=self.aggr == "mean")  # [B, H, K, d]
-        token = segment_attention(query, k, v, tiles)  # [B, H, K, d]
-        y = tiles.merge_heads(soft_unpool(weight, token, tiles)).to(x.dtype)  # [N, C]
+        q, k, v = self.lin_qkv(x).chunk(3, -1)  # [N, C] each
+        shares = self.assign(softmax_shares(q, self.cluster, None, nodes))
+        query = shares.pool(q, mean=self.aggr == "mean")  # [B, H, K, d]
+        y = shares.unpool(attend(query, k, v, nodes)).to(x.dtype)  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

@@ -6,7 +6,8 @@ from torch.nn.functional import dropout, gelu
 
 from meshop.data import InputError
 from meshop.nn.feed_forward import FeedForward
-from meshop.nn.functional import Tiles, soft_pool, soft_unpool
+from meshop.nn.functional import Nodes
+from meshop.nn.shares import Stored
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Assignment
 
@@ -110,17 +111,18 @@ class EideticAttention(nn.Module):
         measure: Tensor | None = None,
         batch_size: int | None = None,
     ) -> Tensor:
-        tiles = Tiles.of(x, batch, measure, batch_size)
-        x = tiles.split_heads(self.lin_x(x), self.heads)  # [t, H, T, d]
-        tau = (gelu(self.temperature(x)) + self.bias[:, None, None]).clamp_min(self.min_temperature)  # [t, H, T, 1]
-        logit = self.lin_slice(x)  # [t, H, T, M]
+        nodes = Nodes(x, batch, measure, batch_size)
+        x = self.lin_x(x)
+        heads = nodes.tiles.split_heads(x, self.heads)  # [t, H, T, d]
+        tau = (gelu(self.temperature(heads)) + self.bias[:, None, None]).clamp_min(self.min_temperature)  # [t, H, T, 1]
+        logit = self.lin_slice(heads)  # [t, H, T, M]
         if self.gumbel == "always" or (self.gumbel == "train" and self.training):
-            logit = logit - torch.empty_like(logit, dtype=tiles.mass.dtype).exponential_().log()
+            logit = logit - torch.empty_like(logit, dtype=nodes.dtype).exponential_().log()
         elif self.gumbel == "train":
             tau = (1 + tau.square()).sqrt()
-        weight = self.assign(logit / tau, tiles)
-        token = soft_pool(weight, x, tiles).to(x.dtype)  # [B, H, M, d]
-        y = tiles.merge_heads(soft_unpool(weight, self.update(token), tiles))  # [N, C]
+        shares = self.assign(Stored((logit / tau).softmax(-1, dtype=nodes.dtype), nodes))
+        token = shares.pool(x).to(x.dtype)  # [B, H, M, d]
+        y = shares.unpool(self.update(token))  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

@@ -239,6 +239,78 @@ class Tiles:
         return all_reduce(scatter(x, self.graph, dim_size=self.num_graphs, reduce="max"), "max")
 
 
+class Nodes:
+    """The graphs and masses of the nodes [N, C] that a layer is given, as its sums need them.
+
+    The batch vector may be in any order and skip graphs. Sums go over :attr:`tiles`, or over the nodes of one graph
+    after the other: those of graph b are ``ptr[b]`` to ``ptr[b + 1]`` of what :meth:`in_order` gives.
+
+    Raises:
+        InputError: ``batch`` or ``measure`` is not one value a node.
+
+    >>> nodes = Nodes(torch.ones(3, 2), batch=torch.tensor([0, 2, 0]))
+    >>> nodes.ptr, nodes.in_order(torch.tensor([1, 2, 3]))
+    ([0, 2, 2, 3], tensor([1, 3, 2]))
+    """
+
+    def __init__(
+        self, x: Tensor, batch: Tensor | None = None, measure: Tensor | None = None, batch_size: int | None = None
+    ) -> None:
+        for key, value in (("batch", batch), ("measure", measure)):
+            if value is not None and value.shape != x.shape[:1]:
+                raise InputError(f"Expected one {key} a node, [{x.size(0)}] (got {list(value.shape)})")
+        self.x = x
+        self.batch = None if batch is None else batch.long()
+        self.measure = measure
+        self.batch_size = batch_size
+        self.dtype = torch.promote_types(x.dtype, torch.float32)  # of sums
+        self._tiles: Tiles | None = None
+        self._order: Tensor | None = None
+        self._ptr: list[int] = []
+        self._mass: Tensor | None = None
+
+    @property
+    def tiles(self) -> Tiles:
+        if self._tiles is None:
+            self._tiles = Tiles.of(self.x, self.batch, self.measure, self.batch_size)
+        return self._tiles
+
+    @property
+    def ptr(self) -> list[int]:
+        self._sort()
+        return self._ptr
+
+    @property
+    def mass(self) -> Tensor | None:
+        """The masses [N] of :class:`Tiles`, in order; ``None`` where all are 1."""
+        self._sort()
+        return self._mass
+
+    def in_order(self, x: Tensor) -> Tensor:
+        """What nodes have, graph after graph."""
+        self._sort()
+        return x if self._order is None else x[self._order]
+
+    def as_given(self, x: Tensor) -> Tensor:
+        """The inverse of :meth:`in_order`."""
+        return x if self._order is None else x[self._order.argsort()]
+
+    def _sort(self) -> None:
+        if self._ptr:
+            return
+        if self.batch is None:
+            self._ptr = [0, self.x.size(0)]
+        else:
+            self._ptr = [0, *self.batch.bincount(minlength=self.batch_size or 0).cumsum(0).tolist()]
+            if bool((self.batch[1:] < self.batch[:-1]).any()):
+                self._order = self.batch.argsort(stable=True)
+        if self.measure is not None:
+            mass = self.in_order(self.measure.to(self.dtype))
+            graph = torch.zeros_like(mass, dtype=torch.long) if self.batch is None else self.in_order(self.batch)
+            total = all_reduce(scatter(mass, graph, dim_size=len(self._ptr) - 1), "sum")
+            self._mass = NODES * (mass / total.clamp_min(torch.finfo(self.dtype).tiny)[graph])
+
+
 def soft_pool(weight: Tensor, value: Tensor, tiles: Tiles, mean: bool = True) -> Tensor:
     r"""Tokens as weighted means of values over the nodes of each graph.
 

@@ -6,7 +6,7 @@ from torch.nn.functional import dropout, pad
 from torch_geometric.nn.inits import reset
 
 from meshop.data import InputError
-from meshop.nn.functional import Tiles, missing, soft_pool, soft_unpool
+from meshop.nn.functional import Nodes, missing
 from meshop.nn.hydra import Hydra
 from meshop.nn.slices import Slices
 
@@ -101,22 +101,22 @@ class LatentSSM(nn.Module):
             raise InputError(
                 f"Expected coordinates as pos (got {pos.dtype}); LatentSSM takes x, pos, batch in this order"
             )
-        tiles = Tiles.of(x, batch, measure, batch_size)
-        weight, f = self.slices(x, x, tiles, batch, batch_size, shape)  # [t, H, T, M], [t, H, T, d]
-        token = soft_pool(weight, f, tiles).to(f.dtype)  # [B, H, M, d]
-        token = token.transpose(1, 2).flatten(-2)  # [B, M, C]
+        nodes = Nodes(x, batch, measure, batch_size)
+        shares, f = self.slices(x, x, nodes, batch, batch_size, shape)
+        token = shares.pool(f).to(f.dtype).transpose(1, 2).flatten(-2)  # [B, M, C]
         if self.geometric_order:
             if pos is None:
                 raise missing(self, "pos")
-            place = tiles.split(pad(pos.to(weight.dtype), (0, 1), value=1.0))[:, None]  # [t, 1, T, D + 1]
-            place = soft_pool(weight.mean(1, keepdim=True), place, tiles, mean=False)[:, 0]  # [B, M, D + 1]
+            place = pad(pos.to(nodes.dtype), (0, 1), value=1.0).repeat(1, self.heads)  # [N, H (D + 1)]
+            with torch.no_grad():
+                place = shares.pool(place, mean=False).mean(1)  # [B, M, D + 1]
             centroid = place[..., :-1] / place[..., -1:].clamp_min(torch.finfo(place.dtype).tiny)
             order = hilbert_key(centroid).argsort(stable=True)[..., None].expand_as(token)  # [B, M, C]
             token = torch.empty_like(token).scatter(1, order, self.core(token.gather(1, order)))
         else:
             token = self.core(token)
         token = token.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [B, H, M, d]
-        y = tiles.merge_heads(soft_unpool(weight, token, tiles))  # [N, C]
+        y = shares.unpool(token)  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

@@ -3,7 +3,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from meshop.data import InputError
-from meshop.nn.functional import Tiles, segment_pool, soft_unpool
+from meshop.nn.functional import Nodes, segment_pool
+from meshop.nn.shares import Stored
 from meshop.nn.slices import Assignment
 
 
@@ -77,13 +78,14 @@ class LinearAttentionNO(nn.Module):
         measure: Tensor | None = None,
         batch_size: int | None = None,
     ) -> Tensor:
-        tiles = Tiles.of(x, batch, measure, batch_size)
+        nodes = Nodes(x, batch, measure, batch_size)
+        tiles = nodes.tiles
         v = tiles.split_heads(self.lin_v(x), self.heads)  # [t, H, T, d]
         x = tiles.split_heads(self.lin_x(x), self.heads)
         tau_q, tau_k = self.temperature.clamp(0.1, 5.0)[..., None, None]  # 2 of [H, 1, 1]
-        phi = self.assign(self.lin_q(x) / tau_q, tiles)  # [t, H, T, M]
+        phi = self.assign(Stored((self.lin_q(x) / tau_q).softmax(-1, dtype=nodes.dtype), nodes))
         token = segment_pool((self.lin_k(x) / tau_k).mT, v, tiles)  # [B, H, M, d]
-        y = tiles.merge_heads(soft_unpool(phi, token, tiles)).to(v.dtype)  # [N, C]
+        y = phi.unpool(token).to(v.dtype)  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

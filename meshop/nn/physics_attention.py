@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch_geometric.nn.inits import reset
 
-from meshop.nn.functional import Tiles, soft_pool, soft_unpool
+from meshop.nn.functional import Nodes
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Slices
 
@@ -93,10 +93,10 @@ class PhysicsAttention(nn.Module):
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
     ) -> Tensor:
-        tiles = Tiles.of(x, batch, measure, batch_size)
-        weight, f = self.slices(x, x, tiles, batch, batch_size, shape)  # [t, H, T, M], [t, H, T, d]
-        token = soft_pool(weight, f, tiles).to(f.dtype)  # [B, H, M, d]
-        y = tiles.merge_heads(soft_unpool(weight, self.update(token), tiles))  # [N, C]
+        nodes = Nodes(x, batch, measure, batch_size)
+        shares, f = self.slices(x, x, nodes, batch, batch_size, shape)
+        token = shares.pool(f).to(f.dtype)  # [B, H, M, d]
+        y = shares.unpool(self.update(token))  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch_geometric.nn.inits import reset
 
-from meshop.nn.functional import Tiles, call_with, soft_pool, soft_unpool, taken
+from meshop.nn.functional import Nodes, call_with, taken
 from meshop.nn.rezero import ReZero
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Slices
@@ -102,13 +102,13 @@ class SliceResidualAttention(nn.Module):
         return_correction: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         given = (pos, edge_index, batch, measure, batch_size, shape)
-        tiles = Tiles.of(x, batch, measure, batch_size)
+        nodes = Nodes(x, batch, measure, batch_size)
         local_x = call_with(self.local_x, self._taken[0], x, given)
         local_f = call_with(self.local_f, self._taken[1], x, given)
-        weight, f = self.slices(local_x, local_f, tiles)  # [t, H, T, M], [t, H, T, d]
-        token = soft_pool(weight, f, tiles).to(f.dtype)  # [B, H, M, d]
+        shares, f = self.slices(local_x, local_f, nodes)
+        token = shares.pool(f).to(f.dtype)  # [B, H, M, d]
         updated = self.update(token)
-        y = tiles.merge_heads(soft_unpool(weight, updated, tiles))  # [N, C]
+        y = shares.unpool(updated)  # [N, C]
         y = dropout(self.lin_out(y), self.dropout, self.training)
         if not return_correction:
             return y

@@ -4,22 +4,19 @@ import torch
 from torch import Tensor, nn
 
 from meshop.data import InputError
-from meshop.nn.functional import Tiles
+from meshop.nn.functional import Nodes
 from meshop.nn.grid_conv import GridConv
+from meshop.nn.shares import Shares, softmax_shares
 
 
 class Assignment(nn.Module):
-    r"""Shares of each node in M tokens from its logits: :math:`w_{nm} = \mathrm{softmax}_M(l_n)_m`.
+    r"""The shares of nodes in tokens that a layer has made, as they are.
 
     A module of its own so that every layer's assignment can be seen from outside, see :func:`meshop.probe.assignments`.
-
-    Shapes:
-        - **input:** logit [t, H, T, M], and the layout of the nodes
-        - **output:** [t, H, T, M], float32 at least whatever autocast says
     """
 
-    def forward(self, logit: Tensor, tiles: Tiles) -> Tensor:
-        return logit.softmax(-1, dtype=tiles.mass.dtype)
+    def forward(self, shares: Shares) -> Shares:
+        return shares
 
 
 class Slices(nn.Module):
@@ -40,8 +37,8 @@ class Slices(nn.Module):
         grid_dim: 2 or 3 for grids, which need ``shape``: the two maps are then 3x3 or 3x3x3 convolutions.
 
     Shapes:
-        - **input:** x and f [N, C] (the same features, or local ones for either), and the layout of the nodes
-        - **output:** w [t, H, T, M] and f [t, H, T, d]
+        - **input:** x and f [N, C] (the same features, or local ones for either), and the graphs of the nodes
+        - **output:** w as :class:`~meshop.nn.shares.Shares`, and f [N, C]
 
     Raises:
         InputError: ``channels`` is no multiple of ``heads``; the nodes are not the grid that was promised.
@@ -73,16 +70,15 @@ class Slices(nn.Module):
         self,
         x: Tensor,
         f: Tensor,
-        tiles: Tiles,
+        nodes: Nodes,
         batch: Tensor | None = None,
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Shares, Tensor]:
         grid = () if self.grid_dim is None else (batch, batch_size, shape)
-        x = tiles.split_heads(self.lin_x(x, *grid), self.heads)  # [t, H, T, d]
-        f = tiles.split_heads(self.lin_f(f, *grid), self.heads)
-        tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
-        return self.assign(self.lin_slice(x) / tau, tiles), f
+        tau = self.temperature.clamp(0.1, 5.0)[:, None]  # [H, 1]
+        weight, bias = self.lin_slice.weight.T / tau[..., None], self.lin_slice.bias / tau  # [H, d, M], [H, M]
+        return self.assign(softmax_shares(self.lin_x(x, *grid), weight, bias, nodes)), self.lin_f(f, *grid)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices})"

@@ -1,0 +1,108 @@
+"""Shares whose weights are made anew equal those that are stored, in values and gradients, whatever the pieces."""
+
+import pytest
+import torch
+from torch import nn
+
+from meshop.nn import ClusterAttention, LatentSSM, PhysicsAttention, SliceResidualAttention, shares
+from meshop.nn.functional import Nodes
+from meshop.nn.shares import Remade, Stored, attend, softmax_shares
+
+H, D, M, E = 2, 3, 5, 4
+BATCHES = {"one": None, "ragged": [0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 3], "mixed": [3, 0, 2, 2, 0, 2, 3, 0, 2, 0, 0]}
+
+
+@pytest.fixture(autouse=True)
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three nodes at most."""
+    monkeypatch.setattr(shares, "_size", lambda weight: 3)
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture(params=BATCHES)
+def nodes(request: pytest.FixtureRequest) -> Nodes:
+    batch = BATCHES[request.param]
+    torch.manual_seed(0)
+    return Nodes(
+        draw(11, 1), None if batch is None else torch.tensor(batch), torch.rand(11).double(), 1 if batch is None else 5
+    )
+
+
+def stored(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, nodes: Nodes) -> Stored:
+    logit = nodes.tiles.split_heads(x, H) @ weight
+    return Stored((logit if bias is None else logit + bias[:, None]).softmax(-1), nodes)
+
+
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize("biased", [True, False])
+def test_pooling_and_handing_back(nodes: Nodes, measured: bool, mean: bool, biased: bool) -> None:
+    nodes = nodes if measured else Nodes(nodes.x, nodes.batch, None, nodes.batch_size)
+    x, value, weight, update = draw(11, H * D), draw(11, H * E), draw(H, D, M), draw(E, E)
+    bias = draw(H, M) if biased else None
+    results = []
+    for make in (stored, softmax_shares):
+        own = make(x, weight, bias, nodes)
+        token = own.pool(value, mean)
+        y = own.unpool(token @ update)
+        inputs = [t for t in (x, value, weight, update, bias) if t is not None]
+        results.append([token, y, *torch.autograd.grad((y * y.detach().sin()).sum() + token.cos().sum(), inputs)])
+    assert isinstance(own, Remade)
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(own.weights(), stored(x, weight, bias, nodes).weights().detach())
+
+
+def test_either_alone(nodes: Nodes) -> None:
+    """Tokens of elsewhere are handed back, tokens are pooled and not handed back, or twice."""
+    x, value, weight, bias, token = draw(11, H * D), draw(11, H * E), draw(H, D, M), draw(H, M), draw(5, H, M, E)
+    token = token if nodes.batch is not None else token[:1]
+    calls = {
+        "unpool": (lambda own: own.unpool(token), (x, weight, bias, token)),
+        "pool": (lambda own: own.pool(value), (x, weight, bias, value)),
+        "twice": (lambda own: own.unpool(own.pool(value)) + own.unpool(token), (x, weight, bias, token, value)),
+        "pools": (lambda own: own.unpool(own.pool(value) * own.pool(value, mean=False)), (x, weight, bias, value)),
+    }
+    for call, inputs in calls.values():
+        one, other = (call(make(x, weight, bias, nodes)) for make in (stored, softmax_shares))
+        torch.testing.assert_close(one, other)
+        for a, b in zip(*(torch.autograd.grad(y.square().sum(), inputs) for y in (one, other)), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_attention_to_nodes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    query, key, value = draw(5 if nodes.batch is not None else 1, H, M, D), draw(11, H * D), draw(11, H * E)
+    with torch.no_grad():
+        key[3] *= 300  # a logit far above the others, that exp would not hold
+    ours = attend(query, key, value, nodes)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    theirs = attend(query, key, value, nodes)
+    some = [0] if nodes.batch is None else [0, 2, 3]  # graphs with nodes
+    assert bool(ours.isfinite().all())
+    torch.testing.assert_close(ours[some], theirs[some])
+    grads = [torch.autograd.grad(z[some].square().sum(), (query, key, value)) for z in (ours, theirs)]
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", [ClusterAttention, PhysicsAttention, SliceResidualAttention, LatentSSM])
+def test_no_weight_of_a_node_is_stored(layer: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept for the backward pass does not know the number of tokens."""
+    monkeypatch.undo()
+    kept = {}
+    for tokens in (8, 64):
+        net = layer(16, 2, tokens)
+        sizes: dict[int, int] = {}
+
+        def keep(x: torch.Tensor, sizes: dict[int, int] = sizes) -> torch.Tensor:
+            sizes[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            net(torch.randn(20_000, 16))
+        kept[tokens] = sum(sizes.values())
+    weights = 20_000 * 2 * (64 - 8) * 4  # bytes of those of a layer
+    assert kept[64] - kept[8] < 0.2 * weights
