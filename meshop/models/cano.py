@@ -18,7 +18,7 @@ class CANO(nn.Module):
 
     See :class:`~meshop.nn.ClusterAttention` for the operator, its differences from the paper, and when to sum.
 
-    Time is O(L (N C² + N K C)), memory O(L (N C + N H K)) in training.
+    Time is O(L (N C² + N K C)), memory O(L (N C + K C)) in training.
 
     Args:
         in_channels: size of x, coordinates included.

@@ -38,7 +38,7 @@ class LaMO(nn.Module):
     slices), because it is made after the others have been initialised; here it is that of the family, as it is in
     their unshared variant.
 
-    Time is O(L (N C² + N M C)), memory O(L (N C + N H M)) in training, beside the cores' on M tokens.
+    Time is O(L (N C² + N M C)), memory O(L (N C + M C)) in training, beside the cores' on M tokens.
 
     Args:
         in_channels: size of x, coordinates included.

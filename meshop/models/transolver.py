@@ -20,7 +20,7 @@ class Transolver(nn.Module):
 
     See :class:`~meshop.nn.PhysicsAttention` for the operator and its differences from the authors' code.
 
-    Time is O(L (N C² + N M C)), memory O(L (N C + N H M)) in training.
+    Time is O(L (N C² + N M C)), memory O(L (N C + M C)) in training.
 
     Args:
         in_channels: size of x, coordinates included.

@@ -46,7 +46,7 @@ class TransolverSigma(nn.Module):
     :class:`~meshop.nn.PhysicsAttention` for SRPA, two :class:`~meshop.nn.SwiGLU` in a :class:`~meshop.nn.Parallel`, or
     the branches one after the other.
 
-    Time is O(L (N C² + N M C + N C log N + E C)), memory O(L (N C + N H M + E C)) in training, for
+    Time is O(L (N C² + N M C + N C log N + E C)), memory O(L (N C + M C + E C)) in training, for
     E edges, 0 on grids.
 
     Args:
@@ -150,7 +150,7 @@ class Physolver(nn.Module):
         h \leftarrow h + \mathrm{SwiGLU}(\mathrm{LN}(h)) \qquad (L \text{ times}) \\
         u &= W\, \mathrm{LN}(h)
 
-    Time is O(L (N C² + N M C + E C)), memory O(L (N C + N H M + E C)) in training, for E edges, 0 on grids.
+    Time is O(L (N C² + N M C + E C)), memory O(L (N C + M C + E C)) in training, for E edges, 0 on grids.
 
     Args:
         in_channels: size of x, coordinates included.

@@ -3,12 +3,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
+from torch.nn.functional import dropout, pad
 
 from meshop.data import InputError
 from meshop.nn.functional import Nodes
 from meshop.nn.grid_conv import GridConv
-from meshop.nn.shares import attend, softmax_shares
+from meshop.nn.shares import attend, softmax_shares, weighted_mean, with_ones
 from meshop.nn.slices import Assignment
 
 
@@ -48,7 +48,7 @@ class ClusterAttention(nn.Module):
     Differences from the paper: graphs may differ in size, nodes may carry a measure (then splitting a node changes
     nothing, and neither does the unit of the measure), and the mean.
 
-    Time is O(N C² + N K C), memory O(N C + N H K).
+    Time is O(N C² + N K C), memory O(N C + K C).
 
     Args:
         channels: size C of input and output.
@@ -117,8 +117,10 @@ class ClusterAttention(nn.Module):
         if self.conv is not None:
             x = self.conv(x, batch, batch_size, shape)
         q, k, v = self.lin_qkv(x).chunk(3, -1)  # [N, C] each
-        shares = self.assign(softmax_shares(q, self.cluster, None, nodes))
-        query = shares.pool(q, mean=self.aggr == "mean")  # [B, H, K, d]
+        q = with_ones(q, self.heads)
+        shares = self.assign(softmax_shares(q, pad(self.cluster, (0, 0, 0, 1)), nodes))
+        total = shares.pool(q)  # [B, H, K, d + 1]
+        query = weighted_mean(total) if self.aggr == "mean" else total[..., :-1]
         y = shares.unpool(attend(query, k, v, nodes)).to(x.dtype)  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 

@@ -7,7 +7,7 @@ from torch.nn.functional import dropout, gelu
 from meshop.data import InputError
 from meshop.nn.feed_forward import FeedForward
 from meshop.nn.functional import Nodes
-from meshop.nn.shares import Stored
+from meshop.nn.shares import Stored, weighted_mean, with_ones
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Assignment
 
@@ -121,7 +121,7 @@ class EideticAttention(nn.Module):
         elif self.gumbel == "train":
             tau = (1 + tau.square()).sqrt()
         shares = self.assign(Stored((logit / tau).softmax(-1, dtype=nodes.dtype), nodes))
-        token = shares.pool(x).to(x.dtype)  # [B, H, M, d]
+        token = weighted_mean(shares.pool(with_ones(x, self.heads))).to(x.dtype)  # [B, H, M, d]
         y = shares.unpool(self.update(token))  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 

@@ -8,6 +8,7 @@ from torch_geometric.nn.inits import reset
 from meshop.data import InputError
 from meshop.nn.functional import Nodes, missing
 from meshop.nn.hydra import Hydra
+from meshop.nn.shares import weighted_mean
 from meshop.nn.slices import Slices
 
 
@@ -39,7 +40,7 @@ class LatentSSM(nn.Module):
        scans them along the Hilbert curve through their centroids instead, so that neighbours in the sequence are
        neighbours in space; it needs ``pos`` and carries no gradient.
 
-    Time is O(N C² + N M C), memory O(N C + N H M), beside the core's on M tokens.
+    Time is O(N C² + N M C), memory O(N C + M C), beside the core's on M tokens.
 
     Args:
         channels: size C of input and output.
@@ -103,13 +104,13 @@ class LatentSSM(nn.Module):
             )
         nodes = Nodes(x, batch, measure, batch_size)
         shares, f = self.slices(x, x, nodes, batch, batch_size, shape)
-        token = shares.pool(f).to(f.dtype).transpose(1, 2).flatten(-2)  # [B, M, C]
+        token = weighted_mean(shares.pool(f)).to(f.dtype).transpose(1, 2).flatten(-2)  # [B, M, C]
         if self.geometric_order:
             if pos is None:
                 raise missing(self, "pos")
             place = pad(pos.to(nodes.dtype), (0, 1), value=1.0).repeat(1, self.heads)  # [N, H (D + 1)]
             with torch.no_grad():
-                place = shares.pool(place, mean=False).mean(1)  # [B, M, D + 1]
+                place = shares.pool(place).mean(1)  # [B, M, D + 1]
             centroid = place[..., :-1] / place[..., -1:].clamp_min(torch.finfo(place.dtype).tiny)
             order = hilbert_key(centroid).argsort(stable=True)[..., None].expand_as(token)  # [B, M, C]
             token = torch.empty_like(token).scatter(1, order, self.core(token.gather(1, order)))

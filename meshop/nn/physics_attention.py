@@ -5,6 +5,7 @@ from torch.nn.functional import dropout
 from torch_geometric.nn.inits import reset
 
 from meshop.nn.functional import Nodes
+from meshop.nn.shares import weighted_mean
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Slices
 
@@ -38,7 +39,7 @@ class PhysicsAttention(nn.Module):
     3. Linear maps start as torch's, with a standard deviation that depends on the width. The authors' 0.02 for all
        widths makes the slices of a narrow layer equal at first, and training has to leave that plateau.
 
-    Time is O(N C² + N M C), memory O(N C + N H M).
+    Time is O(N C² + N M C), memory O(N C + M C).
 
     Args:
         channels: size C of input and output.
@@ -95,7 +96,7 @@ class PhysicsAttention(nn.Module):
     ) -> Tensor:
         nodes = Nodes(x, batch, measure, batch_size)
         shares, f = self.slices(x, x, nodes, batch, batch_size, shape)
-        token = shares.pool(f).to(f.dtype)  # [B, H, M, d]
+        token = weighted_mean(shares.pool(f)).to(f.dtype)  # [B, H, M, d]
         y = shares.unpool(self.update(token))  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 

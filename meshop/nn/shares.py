@@ -7,6 +7,7 @@ them anew. Where the whole is compiled or exported, :class:`Stored` weights take
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from meshop.nn.functional import Nodes, all_reduce, full_precision, segment_attention, soft_pool, soft_unpool
 
@@ -27,10 +29,10 @@ class Shares(ABC):
     r"""How much of each node belongs to each token: :math:`w_n \in [0, 1]^M` in each head."""
 
     @abstractmethod
-    def pool(self, value: Tensor, mean: bool = True) -> Tensor:
-        r"""Tokens [B, H, M, d] of values [N, H d]: :math:`z_m = \sum_n m_n w_{nm} v_n / (\sum_n m_n w_{nm} + 10^{-5})`.
+    def pool(self, value: Tensor) -> Tensor:
+        r"""Sums [B, H, M, d] of values [N, H d] over each graph: :math:`\sum_n m_n w_{nm} v_n`.
 
-        The numerator alone, if not ``mean``; see :func:`~meshop.nn.functional.soft_pool`.
+        Of values :func:`with_ones`, :func:`weighted_mean` makes means.
         """
 
     @abstractmethod
@@ -42,21 +44,19 @@ class Shares(ABC):
         """All weights [N, H, M]."""
 
 
-def softmax_shares(x: Tensor, weight: Tensor, bias: Tensor | None, nodes: Nodes) -> Shares:
-    r"""The assignment :math:`w_n = \mathrm{softmax}_M(x_n W + b)`, in each head.
+def softmax_shares(x: Tensor, weight: Tensor, nodes: Nodes) -> Shares:
+    r"""The assignment :math:`w_n = \mathrm{softmax}_M(x_n W)`, in each head.
 
     Args:
-        x: [N, H d]
+        x: [N, H d]; a bias is the last row of W where the last of d is one, see :func:`with_ones`.
         weight: W [H, d, M]
-        bias: b [H, M], if there is one.
         nodes: the graphs of the nodes.
     """
     if torch.compiler.is_compiling():
         tiles = nodes.tiles
         logit = tiles.split_heads(x, weight.size(0)) @ weight  # [t, H, T, M]
-        logit = logit if bias is None else logit + bias[:, None]
         return Stored(logit.softmax(-1, dtype=tiles.mass.dtype), nodes)
-    return Remade(x, weight, bias, nodes)
+    return Remade(x, weight, nodes)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, nodes: Nodes) -> Tensor:
@@ -72,6 +72,16 @@ def attend(query: Tensor, key: Tensor, value: Tensor, nodes: Nodes) -> Tensor:
         return _Attend.apply(query, nodes.in_order(key), nodes.in_order(value), nodes.mass, nodes.ptr)
 
 
+def with_ones(x: Tensor, heads: int) -> Tensor:
+    """Features [N, H d] with a one behind those of each head: [N, H (d + 1)]."""
+    return pad(x.unflatten(-1, (heads, -1)), (0, 1), value=1.0).flatten(-2)
+
+
+def weighted_mean(total: Tensor) -> Tensor:
+    """Means [..., d] of sums [..., d + 1] whose last is that of the weights; the constant is Transolver's."""
+    return total[..., :-1] / (total[..., -1:] + 1e-5)
+
+
 class Stored(Shares):
     """Weights in tiles [t, H, T, M]."""
 
@@ -79,8 +89,8 @@ class Stored(Shares):
         self.weight = weight
         self.tiles = nodes.tiles
 
-    def pool(self, value: Tensor, mean: bool = True) -> Tensor:
-        return soft_pool(self.weight, self.tiles.split_heads(value, self.weight.size(1)), self.tiles, mean)
+    def pool(self, value: Tensor) -> Tensor:
+        return soft_pool(self.weight, self.tiles.split_heads(value, self.weight.size(1)), self.tiles, mean=False)
 
     def unpool(self, token: Tensor) -> Tensor:
         return self.tiles.merge_heads(soft_unpool(self.weight, token, self.tiles))
@@ -90,44 +100,43 @@ class Stored(Shares):
 
 
 class Remade(Shares):
-    r"""Weights that are made where they are needed, from x [N, H d], W [H, d, M] and b [H, M].
+    r"""Weights that are made where they are needed, from x [N, H d] and W [H, d, M].
 
     With g the gradient of :math:`y_n = \sum_m w_{nm} z_m`, that of the weights is :math:`g_n z_m`. It is never formed:
-    :meth:`unpool` gives its two factors to :meth:`pool`, as the gradients of two outputs that hold nothing. So the
-    weights are made once in the backward pass of each, and the softmax is differentiated once.
+    the backward pass of :meth:`unpool` leaves its two factors to that of :meth:`pool`, which follows because of a link,
+    a number of no meaning that goes from one to the other. So the softmax is differentiated once.
     """
 
-    def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None, nodes: Nodes) -> None:
-        dtype = nodes.dtype
+    def __init__(self, x: Tensor, weight: Tensor, nodes: Nodes) -> None:
         self.x = nodes.in_order(x)
-        self.weight = weight.to(dtype)
-        self.bias = None if bias is None else bias.to(dtype)[:, None]
+        self.weight = weight.to(nodes.dtype)
         self.nodes = nodes
-        self.link: tuple[Tensor | None, Tensor | None] = None, None
+        self.small = _is_small(self.x, self.weight)
+        self.link: Tensor | None = None
+        self.left: list[tuple[Tensor, Tensor]] = []
 
-    def pool(self, value: Tensor, mean: bool = True) -> Tensor:
+    def pool(self, value: Tensor) -> Tensor:
         with full_precision(value):
             value = self.nodes.in_order(value)
-            total, norm, *link = _Pool.apply(self.x, value, self.weight, self.bias, self.nodes.mass, self.nodes.ptr)
+            left: list[tuple[Tensor, Tensor]] = []
+            total, link = _Pool.apply(self.x, value, self.weight, self.nodes.mass, self.nodes.ptr, self.small, left)
             if torch.is_grad_enabled():
-                self.link = link[0], link[1]
-            total = all_reduce(total, "sum")
-            return total / (all_reduce(norm, "sum") + 1e-5)[..., None] if mean else total
+                self.link, self.left = link, left
+            return all_reduce(total, "sum")
 
     def unpool(self, token: Tensor) -> Tensor:
         with full_precision(token):
+            link, self.link = self.link, None  # for one
             token = token.to(self.nodes.dtype)
-            link, self.link = self.link, (None, None)  # what takes the gradient takes one
-            y = _Unpool.apply(token, *link, self.x, self.weight, self.bias, self.nodes.ptr)
+            y = _Unpool.apply(token, link, self.x, self.weight, self.nodes.ptr, self.small, self.left)
             return self.nodes.as_given(y)
 
     @torch.no_grad()
     def weights(self) -> Tensor:
-        heads, _, tokens = self.weight.shape
-        out = self.x.new_empty(len(self.x), heads, tokens, dtype=self.weight.dtype)
-        buffer = _buffer(self.weight)
+        out = self.x.new_empty(len(self.x), self.weight.size(0), self.weight.size(2), dtype=self.weight.dtype)
+        x, room = _by_head(self.x, self.weight), _room(self.weight)
         for _, rows in _pieces(self.nodes.ptr, self.weight):
-            out[rows] = _softmax(_heads(self.x, rows, self.weight), self.weight, self.bias, buffer).transpose(0, 1)
+            out[rows] = _softmax(x[:, rows], self.weight, room, self.small).transpose(0, 1)
         return self.nodes.as_given(out)
 
 
@@ -143,85 +152,81 @@ def _pieces(ptr: Sequence[int], weight: Tensor) -> Iterator[tuple[int, slice]]:
 
 
 def _size(weight: Tensor) -> int:
-    """Nodes of a piece for weights [H, d, M], or queries [B, H, M, d]."""
-    many = weight.size(0) * weight.size(2) if weight.dim() == 3 else weight.size(1) * weight.size(2)
-    return max(PIECE.get(weight.device.type, 2**27) // many, 64)
+    """Nodes of a piece for weights [H, d, M]."""
+    return max(PIECE.get(weight.device.type, 2**27) // (weight.size(0) * weight.size(2)), 64)
 
 
-def _buffer(weight: Tensor) -> Tensor:
-    """Room for the weights of a piece."""
-    many = weight.size(0) * weight.size(2) if weight.dim() == 3 else weight.size(1) * weight.size(2)
-    return weight.new_empty(_size(weight) * many)
+def _room(weight: Tensor, width: int = 0) -> Tensor:
+    """Room for the weights of a piece, or for features of a width of its nodes."""
+    return weight.new_empty(weight.size(0) * _size(weight) * (width or weight.size(2)))
 
 
-def _room(buffer: Tensor, *shape: int) -> Tensor:
-    count = 1
-    for size in shape:
-        count *= size
-    return buffer[:count].view(shape)
+def _view(room: Tensor, *shape: int) -> Tensor:
+    return room[: math.prod(shape)].view(shape)
 
 
-def _heads(x: Tensor, rows: slice, weight: Tensor) -> Tensor:
-    """Features [N, H d] of some nodes as [H, T, d], a view where the type is that of the weights."""
-    return (
-        x[rows]
-        .unflatten(1, (weight.size(0) if weight.dim() == 3 else weight.size(1), -1))
-        .transpose(0, 1)
-        .to(weight.dtype)
-    )
+def _by_head(x: Tensor, weight: Tensor) -> Tensor:
+    """Features [N, H d] as [H, N, d], a view."""
+    return x.unflatten(1, (weight.size(0), -1)).transpose(0, 1)
 
 
-def _put(x: Tensor, rows: slice, values: Tensor) -> None:
-    """Write values [H, T, d] into features [N, H d]."""
-    x[rows].unflatten(1, (values.size(0), -1)).copy_(values.transpose(0, 1))
+def _is_small(x: Tensor, weight: Tensor) -> bool:
+    """Whether no logit can be so large that its exponential is not a number, by Cauchy's inequality.
+
+    Then a softmax needs no maximum. It is not worth the wait on other devices than the CPU.
+    """
+    if x.device.type != "cpu" or x.dtype != weight.dtype or not len(x):
+        return False
+    longest = torch.linalg.vector_norm(x.detach().unflatten(1, (weight.size(0), -1)), dim=-1).amax(0)  # [H]
+    return bool((longest * torch.linalg.vector_norm(weight.detach(), dim=1).amax(-1)).amax() < 60)
 
 
-def _softmax(x: Tensor, weight: Tensor, bias: Tensor | None, buffer: Tensor) -> Tensor:
+def _softmax(x: Tensor, weight: Tensor, room: Tensor, small: bool) -> Tensor:
     """Weights [H, T, M] of nodes [H, T, d]."""
-    w = _room(buffer, x.size(0), x.size(1), weight.size(2))
-    torch.bmm(x, weight, out=w) if bias is None else torch.baddbmm(bias, x, weight, out=w)
-    return torch.softmax(w, -1, out=w)
+    w = _view(room, x.size(0), x.size(1), weight.size(2))
+    torch.bmm(x.to(weight.dtype), weight, out=w)
+    if not small:
+        return torch.softmax(w, -1, out=w)
+    torch.exp(w, out=w)
+    return w.mul_(w.sum(-1, keepdim=True).reciprocal_())
 
 
 class _Pool(Function):
-    """Sums over nodes of values and of ones, weighted by shares and masses, and what takes the gradient of unpooling.
+    """Sums over nodes of values, weighted by shares and masses, and what takes the gradient of unpooling.
 
-    ``x`` [N, H d], ``value`` [N, H e], ``weight`` [H, d, M], ``bias`` [H, 1, M], ``mass`` [N] to [B, H, M, e] and
-    [B, H, M].
+    ``x`` [N, H d], ``value`` [N, H e], ``weight`` [H, d, M], ``mass`` [N] to [B, H, M, e].
     """
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None, mass: Tensor | None, ptr: list[int]
-    ) -> tuple[Tensor, ...]:
+        ctx: Any,
+        x: Tensor,
+        value: Tensor,
+        weight: Tensor,
+        mass: Tensor | None,
+        ptr: list[int],
+        small: bool,
+        left: list[tuple[Tensor, Tensor]],
+    ) -> tuple[Tensor, Tensor]:
         heads, _, tokens = weight.shape
         total = weight.new_zeros(len(ptr) - 1, heads, tokens, value.size(1) // heads)
-        norm = weight.new_zeros(len(ptr) - 1, heads, tokens)
-        buffer = _buffer(weight)
+        xs, vs, room = _by_head(x, weight), _by_head(value, weight), _room(weight)
         for graph, rows in _pieces(ptr, weight):
-            w = _softmax(_heads(x, rows, weight), weight, bias, buffer)
-            v = _heads(value, rows, weight)
-            if mass is None:
-                norm[graph] += w.sum(1)
-            else:
-                m = mass[rows, None]
-                norm[graph] += (w.mT @ m).squeeze(-1)
-                v = v * m
-            total[graph].baddbmm_(w.mT, v)
-        ctx.save_for_backward(x, value, weight, bias, mass)
-        ctx.ptr = ptr
-        nothing = weight.new_zeros(())
+            w = _softmax(xs[:, rows], weight, room, small)
+            v = vs[:, rows] if mass is None else vs[:, rows] * mass[rows, None]
+            total[graph].baddbmm_(w.mT, v.to(w.dtype))
+        ctx.save_for_backward(x, value, weight, mass)
+        ctx.ptr, ctx.small, ctx.left = ptr, small, left
         ctx.set_materialize_grads(False)
-        return total, norm, nothing.expand(value.shape), nothing.expand(total.shape)
+        return total, weight.new_zeros(())
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_total: Tensor, d_norm: Tensor, d_y: Tensor, token: Tensor) -> tuple[Tensor | None, ...]:
-        x, value, weight, bias, mass = ctx.saved_tensors
-        d_x, d_weight, d_bias, d_value = _assignment_backward(
-            x, weight, bias, ctx.ptr, d_y, token, (value, mass, d_total, d_norm)
-        )
-        return d_x, d_value, d_weight, d_bias, None, None
+    def backward(ctx: Any, d_total: Tensor | None, d_link: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, value, weight, mass = ctx.saved_tensors
+        d_y, token = (None, None) if d_link is None else ctx.left.pop()
+        d_x, d_weight, d_value = _assignment_backward(x, weight, ctx.ptr, ctx.small, d_y, token, value, mass, d_total)
+        return d_x, d_value, d_weight, None, None, None, None
 
 
 class _Unpool(Function):
@@ -231,94 +236,84 @@ class _Unpool(Function):
     def forward(
         ctx: Any,
         token: Tensor,
-        link_y: Tensor | None,
-        link_token: Tensor | None,
+        link: Tensor | None,
         x: Tensor,
         weight: Tensor,
-        bias: Tensor | None,
         ptr: list[int],
+        small: bool,
+        left: list[tuple[Tensor, Tensor]],
     ) -> Tensor:
         y = x.new_empty(len(x), token.size(1) * token.size(3))
-        buffer = _buffer(weight)
+        xs, ys, room = _by_head(x, weight), _by_head(y, weight), _room(weight)
         for graph, rows in _pieces(ptr, weight):
-            w = _softmax(_heads(x, rows, weight), weight, bias, buffer)
-            _put(y, rows, torch.bmm(w, token[graph]))
-        ctx.save_for_backward(token, x, weight, bias)
-        ctx.ptr, ctx.linked = ptr, link_y is not None
+            ys[:, rows] = _softmax(xs[:, rows], weight, room, small) @ token[graph]
+        ctx.save_for_backward(token, x, weight)
+        ctx.ptr, ctx.small, ctx.left = ptr, small, None if link is None else left
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        token, x, weight, bias = ctx.saved_tensors
+        token, x, weight = ctx.saved_tensors
         d_token = torch.zeros_like(token)
-        buffer = _buffer(weight)
+        xs, d_ys, room = _by_head(x, weight), _by_head(d_y, weight), _room(weight)
         for graph, rows in _pieces(ctx.ptr, weight):
-            w = _softmax(_heads(x, rows, weight), weight, bias, buffer)
-            d_token[graph].baddbmm_(w.mT, _heads(d_y, rows, weight))
-        if ctx.linked:
-            return d_token, d_y, token, None, None, None, None
-        d_x, d_weight, d_bias, _ = _assignment_backward(x, weight, bias, ctx.ptr, d_y, token, None)
-        return d_token, None, None, d_x, d_weight, d_bias, None
+            w = _softmax(xs[:, rows], weight, room, ctx.small)
+            d_token[graph].baddbmm_(w.mT, d_ys[:, rows].to(w.dtype))
+        if ctx.left is not None:
+            ctx.left.append((d_y, token))
+            return d_token, weight.new_zeros(()), None, None, None, None, None
+        d_x, d_weight, _ = _assignment_backward(x, weight, ctx.ptr, ctx.small, d_y, token)
+        return d_token, None, d_x, d_weight, None, None, None
 
 
 def _assignment_backward(
     x: Tensor,
     weight: Tensor,
-    bias: Tensor | None,
     ptr: list[int],
+    small: bool,
     d_y: Tensor | None,
     token: Tensor | None,
-    pooled: tuple[Tensor, Tensor | None, Tensor | None, Tensor | None] | None,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Gradients of x, W, b and of the values that were pooled, from those of unpooling and pooling."""
-    heads, _, tokens = weight.shape
-    graphs = len(ptr) - 1
-    d_x, d_weight, d_bias, d_value = torch.empty_like(x), torch.zeros_like(weight), None, None
-    if bias is not None:
-        d_bias = torch.zeros_like(bias)
-    left: list[tuple[Tensor, Tensor | None]] = []  # dL/dw is a sum of products of these, of the nodes ...
-    right: list[Tensor] = []  # ... with these, of the tokens
-    mass = d_norm = d_total = None
-    if d_y is not None and token is not None:
-        left.append((d_y, None))
-        right.append(token)
-    if pooled is not None:
-        value, mass, d_total, d_norm = pooled
-        d_value = torch.zeros_like(value) if d_total is None else torch.empty_like(value)
-        if d_total is not None:
-            left.append((value, mass))
-            right.append(d_total)
-    factors = torch.cat(right, -1).mT.contiguous() if right else weight.new_zeros(graphs, heads, 1, tokens)
-    d_norm = weight.new_zeros(graphs, heads, tokens) if d_norm is None else d_norm
-    d_norm = d_norm.unsqueeze(-2).contiguous()
+    value: Tensor | None = None,
+    mass: Tensor | None = None,
+    d_total: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    r"""Gradients of x, W and the values, from those of unpooling and of pooling.
+
+    That of the weights is :math:`\partial L / \partial w_{nm} = g_n z_m + m_n v_n \, \partial L / \partial Z_m`, one
+    product of the features of the nodes, side by side, with those of the tokens.
+    """
+    d_x, d_weight = torch.empty_like(x), torch.zeros_like(weight)
+    d_value = None if value is None else torch.zeros_like(value) if d_total is None else torch.empty_like(value)
+    left = [
+        (features, scale)
+        for features, other, scale in ((d_y, token, None), (value, d_total, mass))
+        if other is not None
+    ]
+    right = torch.cat([t for t in (token, d_total) if t is not None], -1).mT.contiguous()
     back = weight.mT.contiguous()
-    room, other = _buffer(weight), _buffer(weight)
-    both = weight.new_zeros(heads * _size(weight) * factors.size(-2))
+    room, other, both = _room(weight), _room(weight), _room(weight, right.size(-2))
+    xs, d_xs = _by_head(x, weight), _by_head(d_x, weight)
+    parts = [(_by_head(features, weight), scale) for features, scale in left if features is not None]
+    d_vs = None if d_value is None else _by_head(d_value, weight)
     for graph, rows in _pieces(ptr, weight):
-        xs = _heads(x, rows, weight)
-        w = _softmax(xs, weight, bias, room)
-        product = _room(both, heads, w.size(1), factors.size(-2))
+        w = _softmax(xs[:, rows], weight, room, small)
+        product = _view(both, w.size(0), w.size(1), right.size(-2))
         at = 0
-        for features, scale in left:
-            part = _heads(features, rows, weight)
+        for part, scale in parts:
             target = product[..., at : at + part.size(2)]
-            target.copy_(part) if scale is None else torch.mul(part, scale[rows, None], out=target)
+            target.copy_(part[:, rows])
+            if scale is not None:
+                target *= scale[rows, None]
             at += part.size(2)
-        d_w = _room(other, *w.shape)
-        if mass is None:
-            torch.baddbmm(d_norm[graph], product, factors[graph], out=d_w)
-        else:
-            torch.mul(mass[rows, None], d_norm[graph], out=d_w).baddbmm_(product, factors[graph])
-        if d_value is not None and d_total is not None:
-            d_v = torch.bmm(w, d_total[graph])
-            _put(d_value, rows, d_v if mass is None else d_v.mul_(mass[rows, None]))
+        d_w = torch.bmm(product, right[graph], out=_view(other, *w.shape))
+        if d_vs is not None and d_total is not None:
+            d_v = w @ d_total[graph]
+            d_vs[:, rows] = d_v if mass is None else d_v.mul_(mass[rows, None])
         d_logit = _softmax_backward(d_w, w, -1, w.dtype, grad_input=d_w)
-        _put(d_x, rows, torch.bmm(d_logit, back))
-        d_weight.baddbmm_(xs.mT, d_logit)
-        if d_bias is not None:
-            d_bias += d_logit.sum(1, keepdim=True)
-    return d_x, d_weight, d_bias, d_value
+        d_xs[:, rows] = d_logit @ back
+        d_weight.baddbmm_(xs[:, rows].to(w.dtype).mT, d_logit)
+    return d_x, d_weight, d_value
 
 
 class _Attend(Function):
@@ -330,15 +325,15 @@ class _Attend(Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mass: Tensor | None, ptr: list[int]) -> Tensor:
         _, heads, queries, width = query.shape
+        shape = query[0].mT if len(query) else query.new_zeros(heads, width, queries)  # [H, d, K]
         scaled = query * width**-0.5
         total = query.new_zeros(*query.shape[:3], value.size(1) // heads)
         norm = query.new_zeros(*query.shape[:3], 1)
         top = torch.full_like(norm, torch.finfo(query.dtype).min)
-        buffer = _buffer(query)
-        for graph, rows in _pieces(ptr, query):
-            keys = _heads(key, rows, query)
-            e = _room(buffer, heads, queries, keys.size(1))
-            torch.bmm(scaled[graph], keys.mT, out=e)
+        keys, values, room = _by_head(key, shape), _by_head(value, shape), _room(shape)
+        for graph, rows in _pieces(ptr, shape):
+            k, v = keys[:, rows].to(query.dtype), values[:, rows].to(query.dtype)
+            e = torch.bmm(scaled[graph], k.mT, out=_view(room, heads, queries, k.size(1)))
             new = torch.maximum(top[graph], e.amax(-1, keepdim=True))
             shrink = (top[graph] - new).exp_()
             top[graph] = new
@@ -347,7 +342,7 @@ class _Attend(Function):
                 e *= mass[rows]
             norm[graph] = norm[graph] * shrink + e.sum(-1, keepdim=True)
             total[graph] *= shrink
-            total[graph].baddbmm_(e, _heads(value, rows, query))
+            total[graph].baddbmm_(e, v)
         common = all_reduce(top, "max")
         shrink = (top - common).exp_()
         norm = all_reduce(norm * shrink, "sum").clamp_min(torch.finfo(query.dtype).tiny)  # of a graph without nodes
@@ -361,20 +356,22 @@ class _Attend(Function):
     def backward(ctx: Any, d_z: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, mass, z, log_norm = ctx.saved_tensors
         _, heads, queries, width = query.shape
+        shape = query[0].mT if len(query) else query.new_zeros(heads, width, queries)
         d_z = all_reduce(d_z.contiguous(), "sum")
         scaled = query * width**-0.5
         inner = (d_z * z).sum(-1, keepdim=True)
         d_query, d_key, d_value = torch.zeros_like(query), torch.empty_like(key), torch.empty_like(value)
-        room, other = _buffer(query), _buffer(query)
-        for graph, rows in _pieces(ctx.ptr, query):
-            keys = _heads(key, rows, query)
-            p, d_p = (_room(buffer, heads, queries, keys.size(1)) for buffer in (room, other))
-            torch.baddbmm(log_norm[graph], scaled[graph], keys.mT, beta=-1, out=p).exp_()
+        keys, values, d_keys, d_values = (_by_head(t, shape) for t in (key, value, d_key, d_value))
+        room, other = _room(shape), _room(shape)
+        for graph, rows in _pieces(ctx.ptr, shape):
+            k, v = keys[:, rows].to(query.dtype), values[:, rows].to(query.dtype)
+            p, d_p = (_view(buffer, heads, queries, k.size(1)) for buffer in (room, other))
+            torch.bmm(scaled[graph], k.mT, out=p).sub_(log_norm[graph])
+            torch.exp(p, out=p)
             if mass is not None:
                 p *= mass[rows]
-            _put(d_value, rows, torch.bmm(p.mT, d_z[graph]))
-            torch.baddbmm(inner[graph], d_z[graph], _heads(value, rows, query).mT, beta=-1, out=d_p)
-            d_p *= p
-            d_query[graph].baddbmm_(d_p, keys)
-            _put(d_key, rows, torch.bmm(d_p.mT, scaled[graph]))
+            d_values[:, rows] = p.mT @ d_z[graph]
+            torch.bmm(d_z[graph], v.mT, out=d_p).sub_(inner[graph]).mul_(p)
+            d_query[graph].baddbmm_(d_p, k)
+            d_keys[:, rows] = d_p.mT @ scaled[graph]
         return d_query * width**-0.5, d_key, d_value, None, None

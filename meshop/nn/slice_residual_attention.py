@@ -6,6 +6,7 @@ from torch_geometric.nn.inits import reset
 
 from meshop.nn.functional import Nodes, call_with, taken
 from meshop.nn.rezero import ReZero
+from meshop.nn.shares import weighted_mean
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Slices
 
@@ -38,7 +39,7 @@ class SliceResidualAttention(nn.Module):
     2. The scale :math:`1 / \sqrt d` and the constant :math:`10^{-5}` are those of Transolver's code, from which the
        paper's descends; its text does not give them.
 
-    Time is O(N C² + N M C), memory O(N C + N H M).
+    Time is O(N C² + N M C), memory O(N C + M C).
 
     Args:
         channels: size C of input and output.
@@ -106,7 +107,7 @@ class SliceResidualAttention(nn.Module):
         local_x = call_with(self.local_x, self._taken[0], x, given)
         local_f = call_with(self.local_f, self._taken[1], x, given)
         shares, f = self.slices(local_x, local_f, nodes)
-        token = shares.pool(f).to(f.dtype)  # [B, H, M, d]
+        token = weighted_mean(shares.pool(f)).to(f.dtype)  # [B, H, M, d]
         updated = self.update(token)
         y = shares.unpool(updated)  # [N, C]
         y = dropout(self.lin_out(y), self.dropout, self.training)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from meshop.data import InputError
 from meshop.nn.functional import Nodes
 from meshop.nn.grid_conv import GridConv
-from meshop.nn.shares import Shares, softmax_shares
+from meshop.nn.shares import Shares, softmax_shares, with_ones
 
 
 class Assignment(nn.Module):
@@ -38,7 +38,7 @@ class Slices(nn.Module):
 
     Shapes:
         - **input:** x and f [N, C] (the same features, or local ones for either), and the graphs of the nodes
-        - **output:** w as :class:`~meshop.nn.shares.Shares`, and f [N, C]
+        - **output:** w as :class:`~meshop.nn.shares.Shares`, and f [N, H (d + 1)], with ones
 
     Raises:
         InputError: ``channels`` is no multiple of ``heads``; the nodes are not the grid that was promised.
@@ -76,9 +76,11 @@ class Slices(nn.Module):
         shape: Sequence[int] | None = None,
     ) -> tuple[Shares, Tensor]:
         grid = () if self.grid_dim is None else (batch, batch_size, shape)
-        tau = self.temperature.clamp(0.1, 5.0)[:, None]  # [H, 1]
-        weight, bias = self.lin_slice.weight.T / tau[..., None], self.lin_slice.bias / tau  # [H, d, M], [H, M]
-        return self.assign(softmax_shares(self.lin_x(x, *grid), weight, bias, nodes)), self.lin_f(f, *grid)
+        q = with_ones(self.lin_x(x, *grid), self.heads)  # [N, H (d + 1)]
+        f = with_ones(self.lin_f(f, *grid), self.heads)
+        tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
+        weight = torch.cat([self.lin_slice.weight, self.lin_slice.bias[:, None]], 1).T / tau  # [H, d + 1, M]
+        return self.assign(softmax_shares(q, weight, nodes)), f
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices})"
