@@ -132,8 +132,8 @@ def _keywords(path: Path, depth: int = 0) -> Iterator[tuple[str, dict[str, str],
             continue
         if keyword:
             yield keyword, options, rows
-        while line.endswith(","):
-            line += next(lines, "").strip()
+        while line.endswith(",") and (more := next(lines, None)) is not None:
+            line += more.strip()
         name, *pairs = line[1:].split(",")
         keyword, rows = re.sub(r"\s", "", name).upper(), []
         options = {key.strip().upper(): value.strip().strip('"') for key, _, value in (p.partition("=") for p in pairs)}

@@ -39,7 +39,7 @@ Reader = Callable[[Path, int], MeshData]
 # What a whole file needs is less. VTK packs blocks of 32 kB, hardly one of them into fewer bytes than 50, and a byte of
 # an array makes a hundred of a mesh at most; text is parsed at 10 MB/s and more.
 _MEMORY, _MEMORY_PER_BYTE = 2 << 30, 1 << 16
-_SECONDS, _BYTES_PER_SECOND = 6, 1 << 20
+_SECONDS, _BYTES_PER_SECOND = 4, 1 << 20
 _LARGE, _MANY = 1 << 30, 10_000  # bytes and files, beyond which there is no limit but the memory that is free
 _NAMES_OTHERS = (".pvt", ".vtm", ".foam", ".case", ".xdmf", ".xmf")
 _SAID: dict[Any, Any] = {}  # warnings that have been given
