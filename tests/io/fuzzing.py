@@ -1,11 +1,11 @@
 """Damaged mesh files: a small whole one of every format, mutations of it by a number, and what reading it comes to."""
 
 import contextlib
+import os
 import random
 import re
 import signal
 import struct
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ from test_corpus import CORPUS, plate
 from meshop.data import InputError, MeshData
 from meshop.io import SERIES_FORMATS, SeriesWriter, read_mesh, read_series, write_mesh
 
-SECONDS, BYTES = 10, 2 << 30  # that a small file may take, and memory beside what is taken before
+SECONDS, BYTES = 10, 2 << 30  # of computing that a small file may take, and of memory beside what is taken before
 _COUNTS = (0, -1, 1, 2, 7, 255, 65535, 2**31 - 1, 2**31, -(2**31), 3_000_000_000, 2**32 - 1, 2**40, 2**62, 2**63 - 1)
 _POLYHEDRON = next(code for code, name in CODES.items() if name == "Polyhedron")
 
@@ -228,27 +228,36 @@ def outcome(path: Path) -> str:
         raise Hang
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS, 1)
-    start = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 6 * SECONDS, 1)  # others may be computing as well
+    start = computed()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             many = path.suffix == ".pvd" or (path.suffix in SERIES_FORMATS and path.stem == "b")
             mesh = read_series(path) if many else read_mesh(path)
         mesh.validate()
+        if computed() > start + SECONDS:
+            return f"it took {computed() - start:.0f} s"
         return "read" if mesh.num_nodes and mesh.num_points else "a mesh without nodes"
     except InputError as error:
         said = str(error)
         if "\n" in said or not said.startswith(f"Cannot read '{path}': "):
             return f"no sentence that names the file: {said!r}"
+        if computed() > start + SECONDS:
+            return f"it took {computed() - start:.0f} s"
         return "refused"
     except Hang:
-        return f"it took {time.monotonic() - start:.0f} s"
+        return "it hung"
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def computed() -> float:
+    """Seconds of computing of this process and of those that it has ended."""
+    return sum(os.times()[:4])
 
 
 def peak() -> int:
