@@ -37,9 +37,10 @@ Opener = Callable[[Path], AbstractContextManager[Frames]]
 Reader = Callable[[Path, int], MeshData]
 
 # What a whole file needs is less. VTK packs blocks of 32 kB, hardly one of them into fewer bytes than 50, and a byte of
-# an array makes a hundred of a mesh at most; text is parsed at 10 MB/s and more.
+# an array makes a hundred of a mesh at most: an image of one colour, 200 to a side, has 200 kB, and takes some seconds
+# and GB. What is not packed is read at 10 MB/s and more.
 _MEMORY, _MEMORY_PER_BYTE = 2 << 30, 1 << 16
-_SECONDS, _BYTES_PER_SECOND = 4, 1 << 20
+_SECONDS, _SECONDS_MORE = 4, 600
 _LARGE, _MANY = 1 << 30, 10_000  # bytes and files, beyond which there is no limit but the memory that is free
 _NAMES_OTHERS = (".pvt", ".vtm", ".foam", ".case", ".xdmf", ".xmf")
 _SAID: dict[Any, Any] = {}  # warnings that have been given
@@ -112,7 +113,7 @@ class _Child:
     def __init__(self, opened: Opener, path: Path) -> None:
         size = _size(path)
         self.memory = min(max(_MEMORY, size * _MEMORY_PER_BYTE), _free_memory())
-        self.seconds = _SECONDS + size // _BYTES_PER_SECOND if size < _LARGE else 0
+        self.seconds = _SECONDS + min(size >> 14, _SECONDS_MORE) + (size >> 20) if size < _LARGE else 0
         ours, theirs = os.pipe(), os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
