@@ -18,6 +18,7 @@ from meshop.data import InputError, MeshData
 from meshop.geometry import POLYHEDRON, cell_name
 from meshop.geometry.cells import faces_of
 from meshop.io.assemble import POLY_CELLS, assemble, poly_codes, to_numpy, with_dim
+from meshop.io.child import read_in_child
 from meshop.io.parts import free_name, joined
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def read_xml(kind: str) -> Callable[[Path, int], MeshData]:
             reader.Update()
         return from_pyvista(reader.GetOutput(), dim)
 
-    return read
+    return read_in_child(read)
 
 
 def read_pieces(kind: str) -> Callable[[Path, int], MeshData]:
@@ -169,9 +170,10 @@ def read_pieces(kind: str) -> Callable[[Path, int], MeshData]:
                 pieces[name] = from_pyvista(grid)
         return with_dim(joined(list(pieces.values()), list(pieces)), dim)
 
-    return read
+    return read_in_child(read)
 
 
+@read_in_child
 def read_multiblock(path: Path, dim: int) -> MeshData:
     """Read VTK's XML files that name others, the blocks of a tree."""
     from vtkmodules.vtkIOXML import vtkXMLMultiBlockDataReader
@@ -186,6 +188,7 @@ def read_multiblock(path: Path, dim: int) -> MeshData:
     return from_pyvista(reader.GetOutput(), dim)
 
 
+@read_in_child
 def read_legacy(path: Path, dim: int) -> MeshData:
     """Read VTK's legacy files.
 
