@@ -1,6 +1,6 @@
 """Reading a large tetrahedral VTU: pyvista alone, and meshop with the graph, the measure and a picture; in one process.
 
-    python tests/benchmarks/read_million.py --nodes 1000000 --out read_million.csv
+python tests/benchmarks/read_million.py --nodes 1000000 --out read_million.csv
 """
 
 import argparse
