@@ -256,7 +256,7 @@ def test_a_run_into_the_directory_of_a_running_one(tmp_path: Path) -> None:
     with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(InputError, match="Another process is writing a run into .* choose another --out"):
+        with pytest.raises(InputError, match=r"Another process is writing a run into .* choose another --out"):
             fit(small(spec, epochs=1), data, None, tmp_path, device="cpu")
         other.kill()
     assert not (tmp_path / "metrics.csv").exists()

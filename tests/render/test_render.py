@@ -397,7 +397,7 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
     path = tmp_path / "p.png"
     path.write_bytes(b"old")
 
-    def half(name, picture):
+    def half(name, picture, format):
         name.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
