@@ -424,7 +424,7 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
         ({"name": "p", "path": "p.jpg"}, "ends in .png"),
         (
             {"name": "p", "path": "no/such/folder/p.png"},
-            "Cannot write the picture 'no/such/folder/p.png': No such file",
+            "Cannot write the picture 'no/such/folder/p.png': there is no directory",
         ),
     ],
 )
