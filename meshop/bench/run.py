@@ -31,6 +31,7 @@ from meshop.bench.suite import Trial
 from meshop.checkpoint import build, from_config
 from meshop.data import InputError
 from meshop.datasets import BENCHMARKS
+from meshop.io.files import whole_file
 from meshop.rollout import out_channels, rollout_on
 from meshop.train import Recipe, Surrogate, evaluate, fit, lead_errors, summarise
 
@@ -173,7 +174,8 @@ def run_trial(trial: Trial, seconds_a_step: float, root: Path, out: Path, device
     memory, start = Memory(), time.perf_counter()
     fit(surrogate, train, out=directory, device=device, callbacks=[memory])
     about = {"data": trial.benchmark, "root": str(root / trial.benchmark), "data_args": _data_args(trial, testing=True)}
-    (directory / "config.yaml").write_text(yaml.safe_dump(about, sort_keys=False))
+    with whole_file(directory / "config.yaml") as part:
+        part.write_text(yaml.safe_dump(about, sort_keys=False))
     seconds = time.perf_counter() - start
     if surrogate.stepper is not None:
         surrogate.set_windows(tested.spec)

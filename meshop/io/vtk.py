@@ -45,6 +45,11 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
     >>> from_pyvista(pv.Plane(i_resolution=2, j_resolution=2)).num_cells
     4
     """
+    return _from_vtk(mesh, dim, copy=True)
+
+
+def _from_vtk(mesh: Any, dim: int, copy: bool = False) -> MeshData:
+    """The same; without ``copy`` its large arrays become the mesh's own: nobody else may have them."""
     import pyvista as pv
 
     with warnings.catch_warnings():
@@ -53,7 +58,7 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
     if isinstance(mesh, pv.MultiBlock):
         items = mesh.recursive_iterator("items", skip_none=True, prepend_names=True, separator="/")
         blocks = {name: block for name, block in named_once(items) if block.GetNumberOfElements(0)}
-        return with_dim(joined([from_pyvista(block) for block in blocks.values()], list(blocks)), dim)
+        return with_dim(joined([_from_vtk(block, 3, copy) for block in blocks.values()], list(blocks)), dim)
     if not isinstance(mesh, pv.DataSet):
         raise InputError(f"Expected a mesh (got {type(mesh).__name__})")
     polyhedra = None
@@ -76,6 +81,7 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
         dict(mesh.cell_data.items()),
         dict(mesh.field_data.items()),
         dim,
+        copy,
     )
 
 
@@ -142,7 +148,7 @@ def read_xml(kind: str) -> Callable[[Path, int], MeshData]:
         reader.SetFileName(str(path))
         with vtk_errors():
             reader.Update()
-        return from_pyvista(reader.GetOutput(), dim)
+        return _from_vtk(reader.GetOutput(), dim)
 
     return read_in_child(read)
 
@@ -185,7 +191,7 @@ def read_multiblock(path: Path, dim: int) -> MeshData:
     reader.SetFileName(str(path))
     with vtk_errors():
         reader.Update()
-    return from_pyvista(reader.GetOutput(), dim)
+    return _from_vtk(reader.GetOutput(), dim)
 
 
 @read_in_child
@@ -214,7 +220,7 @@ def read_legacy(path: Path, dim: int) -> MeshData:
         raise InputError("the file is shorter than its counts say")
     for store in stores:
         store.RemoveArray(_END)
-    return from_pyvista(mesh, dim)
+    return _from_vtk(mesh, dim)
 
 
 def write_vtu(path: Path, data: MeshData, binary: bool) -> None:
