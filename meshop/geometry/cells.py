@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count, islice, pairwise
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from meshop.data import InputError
-from meshop.geometry.pairs import graph_of, pair_key, row_numbers, sorted_unique
+from meshop.geometry.pairs import edge_keys, graph_of, pair_key, row_numbers, side_by_side, sorted_unique
 
 
 class Face(NamedTuple):
@@ -370,9 +370,9 @@ def cell_edges(
     num_nodes = int(cell_index.max()) + 1 if cell_index.numel() else 0
     keys = [torch.empty(0, dtype=torch.long, device=cell_index.device)]
     for shape, _, nodes in cells_by_shape(cell_type, cell_size, cell_index):
-        links = shape.links(corners_only)
-        for _, part in in_blocks(nodes, 1 << 17) if links else ():  # most edges are those of several cells of a block
-            keys.append(sorted_unique(torch.cat([pair_key(part[i], part[j], num_nodes) for i, j in links])))
+        if links := shape.links(corners_only):
+            blocks = (part for _, part in in_blocks(nodes, 1 << 17))  # most edges are those of several cells of a block
+            keys += side_by_side(partial(edge_keys, links=links, count=num_nodes), blocks)
     if polyhedra is not None and polyhedra.numel():
         node = polyhedra[2]
         keys.append(pair_key(node, node[next_around_face(polyhedra)], num_nodes))

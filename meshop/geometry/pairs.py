@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,6 +17,23 @@ def pair_key(a: Tensor, b: Tensor, count: int) -> Tensor:
         one, other = a.numpy(), b.numpy()
         return torch.from_numpy(np.minimum(one, other) << bits | np.maximum(one, other))
     return torch.minimum(a, b) << bits | torch.maximum(a, b)
+
+
+def edge_keys(nodes: Tensor, links: Sequence[tuple[int, int]], count: int) -> Tensor:
+    """The distinct :func:`pair_key` numbers, ascending, of some pairs of the nodes of cells, a row of nodes a place."""
+    keys = torch.empty(len(links), nodes.size(1), dtype=torch.long, device=nodes.device)
+    for key, (i, j) in zip(keys, links, strict=True):
+        key.copy_(pair_key(nodes[i], nodes[j], count))
+    return sorted_unique(keys.flatten())
+
+
+def side_by_side(work: Callable[[Tensor], Tensor], blocks: Iterable[Tensor]) -> Iterable[Tensor]:
+    """What work makes of each block, in threads where torch has several: sorting does not hold Python up."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return list(map(work, blocks))
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, blocks))
 
 
 def graph_of(keys: Tensor, count: int) -> Tensor:
