@@ -52,7 +52,8 @@ def open_xdmf(path: Path) -> Iterator[Frames]:
             time, point_data, cell_data = reader.read_data(number)
             return time, _from(points, cells, point_data, cell_data)
 
-        yield Frames(reader.num_steps, read)
+        times = [float(time.get("Value", nan)) for grid in reader.collection for time in grid.iter("Time")]
+        yield Frames(reader.num_steps, read, times if len(times) == reader.num_steps else None)
 
 
 def _still(path: Path) -> MeshData:
