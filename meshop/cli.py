@@ -509,6 +509,7 @@ def train(options: Namespace) -> None:
     from torch_geometric.loader import DataLoader
 
     from meshop.checkpoint import build, from_config
+    from meshop.io.files import alone
     from meshop.rollout import out_channels, rollout_on
     from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
 
@@ -545,15 +546,17 @@ def train(options: Namespace) -> None:
     has_val = bool(data.splits.get("val"))
     if not has_val:
         print("no validation split: the curve is that of the test set, and the last epoch counts")
-    if not (options.resume and (out / "config.yaml").exists()):
-        _refuse_other_run(out)
-        _write_run(out, options, data)
-    start = time.perf_counter()
-    fit(
-        surrogate, data.split("train"), data.split("val" if has_val else "test"), out, select=has_val,
-        resume=options.resume, device=options.device, workers=options.workers, loggers=_loggers(options.logger, out),
-    )  # fmt: skip
-    seconds = time.perf_counter() - start
+    with alone(out):
+        if not (options.resume and (out / "config.yaml").exists()):
+            _refuse_other_run(out)
+            _write_run(out, options, data)
+        start = time.perf_counter()
+        fit(
+            surrogate, data.split("train"), data.split("val" if has_val else "test"), out, select=has_val,
+            resume=options.resume, device=options.device, workers=options.workers,
+            loggers=_loggers(options.logger, out),
+        )  # fmt: skip
+        seconds = time.perf_counter() - start
     chosen = out / "checkpoints" / ("best.ckpt" if has_val else "last.ckpt")
     rows = evaluate(Surrogate.load(chosen).to(surrogate.device), data.split("test"), recipe.batch_size)
     _report(rows, out / "evaluation.csv")
@@ -908,6 +911,7 @@ def _bench_arguments(parser: ArgumentParser) -> None:
 def bench_(options: Namespace) -> None:
     """Compare models on benchmarks, each run with the same budget of training; runs that are done are kept."""
     from meshop.bench import BUDGETS, bench, choose, draw, read_suite, to_markdown
+    from meshop.io.files import whole_file
 
     if options.budget is not None and options.minutes is not None:
         raise InputError("Give --budget or --minutes, not both")
@@ -921,7 +925,8 @@ def bench_(options: Namespace) -> None:
     command += f" --budget {options.budget}" if options.budget else ""
     command += f" --minutes {options.minutes:g}" if options.minutes is not None else ""
     report, shown = Path(options.out) / "results.md", choose(suite, minutes=minutes)
-    report.write_text(to_markdown(rows, shown, command))
+    with whole_file(report) as part:
+        part.write_text(to_markdown(rows, shown, command))
     print(f"results    {report}, {report.with_suffix('.csv')}")
     for picture in draw(rows, shown, options.out):
         print(f"picture    {picture}")
@@ -1090,23 +1095,30 @@ def _write_run(out: Path, options: Namespace, data: Any) -> None:
     """Write what the run is before it starts: its options, the split by case name, and the versions."""
     import yaml
 
+    from meshop.io.files import whole_file
     from meshop.train import versions
 
     plain = {k: v for k, v in options.as_dict().items() if k not in ("config", "debug", "dry_run", "resume")}
-    (out / "config.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
     if hasattr(data, "windows"):  # of trajectories that are read when they are needed
         every = [name for name, _ in data.windows]
     else:
         every = data.names if hasattr(data, "names") else data.cases
     names = {part: list(dict.fromkeys(every[i] for i in ids)) for part, ids in data.splits.items()}
-    (out / "splits.json").write_text(json.dumps(names, indent=1))
+    environment = versions() | {"data": data.origin}
+    for file, text in (
+        ("config.yaml", yaml.safe_dump(plain, sort_keys=False)),
+        ("splits.json", json.dumps(names, indent=1)),
+        ("environment.txt", "".join(f"{k} {v}\n" for k, v in environment.items())),
+    ):
+        with whole_file(out / file) as part:
+            part.write_text(text)
     if getattr(data, "skipped", []):
         data.write_skipped(out / "skipped.csv")
-    (out / "environment.txt").write_text("".join(f"{k} {v}\n" for k, v in (versions() | {"data": data.origin}).items()))
 
 
 def _report(rows: list[dict[str, Any]], path: str | Path | None) -> None:
     """Print the mean error of each field and write all rows to a CSV."""
+    from meshop.io.files import whole_file
     from meshop.train import summarise
 
     table = summarise(rows)
@@ -1115,12 +1127,10 @@ def _report(rows: list[dict[str, Any]], path: str | Path | None) -> None:
     for name, values in table.items():
         print(f"{name:<20}" + "".join(f"{values[c]:>22.4g}" for c in columns))
     if path is not None:
-        partial = Path(f"{path}.part")
-        with partial.open("w", newline="") as file:
+        with whole_file(path) as part, part.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
-        os.replace(partial, path)
 
 
 if __name__ == "__main__":

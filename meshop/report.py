@@ -18,7 +18,7 @@ import torch
 import meshop
 from meshop.checkpoint import read_checkpoint
 from meshop.data import InputError, MeshData
-from meshop.datasets.dataset import whole_file
+from meshop.io.files import whole_file
 from meshop.render import compare, error_histogram, field, gallery
 from meshop.train import Surrogate, evaluate, summarise
 

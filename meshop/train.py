@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import logging
-import os
 import platform
 import resource
 import sys
@@ -23,6 +22,7 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.utils.data import Sampler
@@ -33,6 +33,7 @@ from torch_geometric.transforms import BaseTransform, Compose
 import meshop
 from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
 from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
+from meshop.io.files import alone, whole
 from meshop.metrics import pearson, relative_h1, relative_l2, rmse
 from meshop.nn import Normalizer, call
 from meshop.rollout import Call, Rollout, Stepper
@@ -395,15 +396,21 @@ class EpochLog(pl.Callback):
         row |= {"seconds": f"{seconds:.1f}", "memory_gb": f"{peak_memory():.2f}"}
         self.rows.append(row)
         names = list(dict.fromkeys(k for r in self.rows for k in r))
-        partial = self.path.with_suffix(".csv.part")
-        with partial.open("w", newline="") as file:
+        with whole(self.path) as part, part.open("w", newline="") as file:
             writer = csv.DictWriter(file, names)
             writer.writeheader()
             writer.writerows(self.rows)
-        os.replace(partial, self.path)
         if trainer.progress_bar_callback is None:
             shown = "  ".join(f"{k} {v}" for k, v in metrics.items())
             log.info("epoch %d/%d  %s  lr %.2g  %.0f s", epoch, trainer.max_epochs, shown, lr, seconds)
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Checkpoints that appear when they are complete: Lightning moves them from the directory of temporary files."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        with whole(Path(path)) as part, part.open("wb") as file:
+            torch.save(checkpoint, file)
 
 
 def fit(
@@ -440,7 +447,8 @@ def fit(
         The surrogate with its last weights (their moving average with ``ema``).
 
     Raises:
-        InputError: the directory holds another run, there is nothing to train on, or the loss is not finite.
+        InputError: the directory holds another run, or another process writes one into it; there is nothing to train
+            on, or the loss is not finite.
     """
     recipe, out = surrogate.recipe, Path(out)
     last = out / "checkpoints" / "last.ckpt"
@@ -495,10 +503,12 @@ def fit(
             enable_model_summary=False,
             num_sanity_val_steps=0,
             default_root_dir=out,
+            plugins=[WholeCheckpoints()],
         )
         try:
             start = last if resume and last.exists() else None
-            trainer.fit(surrogate, loader, val_loader, ckpt_path=start, weights_only=True)
+            with alone(out):
+                trainer.fit(surrogate, loader, val_loader, ckpt_path=start, weights_only=True)
         except SystemExit:  # Lightning's answer to Ctrl-C
             epoch = f"epoch {trainer.current_epoch + 1} of {recipe.epochs}"
             raise KeyboardInterrupt(f"stopped in {epoch}; continue with --resume") from None

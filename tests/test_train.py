@@ -246,6 +246,24 @@ def test_a_model_that_takes_parameters_gets_them_standardised() -> None:
     assert batch.params.tolist() == [[0, 10], [1, 14]]  # the data stay as they are
 
 
+def test_a_run_into_the_directory_of_a_running_one(tmp_path: Path) -> None:
+    data, spec = cases(2)
+    program = (
+        "import sys; from pathlib import Path; from meshop.io.files import alone\n"
+        "with alone(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    call = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=r"Another process is writing a run into .* choose another --out"):
+            fit(small(spec, epochs=1), data, None, tmp_path, device="cpu")
+        other.kill()
+    assert not (tmp_path / "metrics.csv").exists()
+    fit(small(spec, epochs=1), data, None, tmp_path, device="cpu")
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["last.ckpt", "metrics.csv"]
+
+
 def test_what_fit_refuses(tmp_path: Path) -> None:
     data, spec = cases(2)
     with pytest.raises(InputError, match="at least one mesh"):

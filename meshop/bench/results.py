@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from meshop.bench.suite import Trial
+from meshop.io.files import whole_file
 
 Row = dict[str, str]  # of results.csv or steps.csv
 
@@ -24,13 +24,10 @@ def read_rows(path: Path) -> list[Row]:
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a CSV with the columns of all rows; the file is whole at any time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".csv.part")
-    with partial.open("w", newline="") as file:
+    with whole_file(path) as part, part.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(dict.fromkeys(k for row in rows for k in row)))
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(partial, path)
 
 
 def same_step(row: Row, trial: Trial) -> bool:

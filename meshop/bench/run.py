@@ -31,6 +31,7 @@ from meshop.bench.suite import Trial
 from meshop.checkpoint import build, from_config
 from meshop.data import InputError
 from meshop.datasets import BENCHMARKS
+from meshop.io.files import alone, whole_file
 from meshop.rollout import out_channels, rollout_on
 from meshop.train import Recipe, Surrogate, evaluate, fit, lead_errors, summarise
 
@@ -73,7 +74,8 @@ def bench(
         The rows of ``results.csv``, of these trials and of others.
 
     Raises:
-        InputError: a trial is to train in full and its recipe has no epochs; there are no workers; Ray is not there.
+        InputError: a trial is to train in full and its recipe has no epochs; there are no workers; Ray is not there;
+            another process is at work in ``out``.
     """
     for trial in trials:
         if math.isinf(trial.minutes) and "epochs" not in trial.recipe:
@@ -82,6 +84,21 @@ def bench(
         raise InputError(f"Expected one worker or more, or ray (got {workers})")
     apart = _ray() if workers == "ray" else _apart
     out, root = Path(out).resolve(), Path(root).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    with alone(out):
+        return _rows(trials, out, root, device, only_steps, workers, apart)
+
+
+def _rows(
+    trials: Sequence[Trial],
+    out: Path,
+    root: Path,
+    device: str,
+    only_steps: bool,
+    workers: int | Literal["ray"],
+    apart: Callable[..., Row],
+) -> list[Row]:
+    """What :func:`bench` returns."""
     steps, results = read_rows(out / "steps.csv"), read_rows(out / "results.csv")
     left = [t for t in trials if only_steps or not any(same_run(row, t) and not row["error"] for row in results)]
     log.info("%d of %d are done", len(trials) - len(left), len(trials))
@@ -173,7 +190,8 @@ def run_trial(trial: Trial, seconds_a_step: float, root: Path, out: Path, device
     memory, start = Memory(), time.perf_counter()
     fit(surrogate, train, out=directory, device=device, callbacks=[memory])
     about = {"data": trial.benchmark, "root": str(root / trial.benchmark), "data_args": _data_args(trial, testing=True)}
-    (directory / "config.yaml").write_text(yaml.safe_dump(about, sort_keys=False))
+    with whole_file(directory / "config.yaml") as part:
+        part.write_text(yaml.safe_dump(about, sort_keys=False))
     seconds = time.perf_counter() - start
     if surrogate.stepper is not None:
         surrogate.set_windows(tested.spec)

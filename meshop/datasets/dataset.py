@@ -10,7 +10,7 @@ import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
@@ -26,6 +26,7 @@ from torch_geometric.transforms import Compose
 from meshop import __version__
 from meshop.data import FieldSpec, InputError, MeshData, did_you_mean
 from meshop.datasets.origin import origin
+from meshop.io.files import whole_file
 
 if TYPE_CHECKING:
     from meshop.datasets.lazy import LazyDataset
@@ -267,25 +268,6 @@ def default_graph(spec: FieldSpec) -> Callable[[MeshData], MeshData]:
     from meshop.transforms import CellGraph, CellsToEdges, NodeMeasure
 
     return CellGraph() if spec.location == "cell" else Compose([CellsToEdges(), NodeMeasure()])
-
-
-@contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file to write that takes its name when the block has ended without an error, or never.
-
-    Raises:
-        InputError: the file cannot be written; the message says why.
-    """
-    part = Path(f"{path}.{os.getpid()}.part")
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"Cannot write '{path}': {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 def _stamp(path: str) -> tuple[int, int]:

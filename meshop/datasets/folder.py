@@ -27,10 +27,10 @@ from meshop.datasets.cases import (
     split_files,
     table_file,
 )
-from meshop.datasets.dataset import MeshDataset, Shelf, renumbered, whole_file
+from meshop.datasets.dataset import MeshDataset, Shelf, renumbered
 from meshop.geometry import cell_dim
 from meshop.io import FORMATS, read_mesh
-from meshop.io.describe import natural_order
+from meshop.io.files import natural_order, whole_file
 from meshop.io.formats import without_pieces
 from meshop.transforms import BoundaryDistance, Markers, Normals, SignedDistance
 from meshop.transforms.markers import names_of

@@ -13,7 +13,8 @@ from scipy.spatial import Delaunay
 
 from meshop import __version__
 from meshop.data import Field, FieldSpec, InputError, MeshData
-from meshop.datasets.dataset import MeshDataset, whole_file
+from meshop.datasets.dataset import MeshDataset
+from meshop.io.files import whole_file
 
 Array = NDArray[Any]
 

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from meshop.data import Field, InputError, MeshData
-from meshop.datasets.dataset import whole_file
 from meshop.datasets.lazy import LazyDataset, Starts, Window, place_windows
 from meshop.datasets.official import check_shape, grid_mesh
 from meshop.io.arrays import Array, read_npy, read_npz
+from meshop.io.files import whole_file
 from meshop.transforms import BoxCox
 
 STATE = {"T": ["T"], "rho": ["rho"], "velocity": ["Ux", "Uy"], "p": ["p", "pMax"]}  # what is no species

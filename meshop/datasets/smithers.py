@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from meshop.data import InputError, MeshData
-from meshop.datasets.dataset import MeshDataset, whole_file
+from meshop.datasets.dataset import MeshDataset
+from meshop.io.files import whole_file
 
 
 class SmithersDataset(MeshDataset):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count, islice, pairwise
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from meshop.data import InputError
-from meshop.geometry.pairs import graph_of, pair_key, row_numbers, sorted_unique
+from meshop.geometry.pairs import edge_keys, graph_of, pair_key, row_numbers, side_by_side, sorted_unique
 
 
 class Face(NamedTuple):
@@ -294,18 +294,34 @@ def cells_by_shape(cell_type: Tensor, cell_size: Tensor, cell_index: Tensor) -> 
 
     Everything about cells is a loop over shapes, of which a mesh has a few, and never over cells.
     """
-    start = cell_size.cumsum(0) - cell_size
-    kind = cell_type * (1 << 32) + cell_size
-    for value in sorted_unique(kind).tolist():
+    if not cell_type.numel():
+        return
+    kind = (cell_type << 32) + cell_size
+    values = sorted_unique(kind.unique_consecutive()).tolist()
+    for value in values:
         code, size = divmod(value, 1 << 32)
         if code == POLYHEDRON:
             continue
-        cells = (kind == value).nonzero().squeeze(1)
-        if len(cells) == len(kind):  # nothing to pick out
+        if len(values) == 1:  # nothing to pick out
+            cells = torch.arange(len(kind), device=kind.device)
             nodes = cell_index.view(len(cells), size)
         else:
-            nodes = cell_index[start[cells, None] + torch.arange(size, device=start.device)]
+            cells = (kind == value).nonzero().squeeze(1)
+            start = (cell_size.cumsum(0) - cell_size)[cells]
+            nodes = cell_index[start[:, None] + torch.arange(size, device=kind.device)]
         yield cell_shape(code, size), cells, nodes
+
+
+def in_blocks(nodes: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor]]:
+    """Nodes [G, n] of cells, so many numbers at a time: which cells, and their nodes [n, B].
+
+    The memory for what is computed of a block is small and used again, and may stay in the cache of a core: on a large
+    mesh that is faster than one pass over all cells. A GPU gets them all at once.
+    """
+    size = max(1, len(nodes) if nodes.is_cuda else numbers // max(1, nodes.size(1)))
+    for first in range(0, len(nodes), size):
+        block = slice(first, first + size)
+        yield block, nodes[block].t().contiguous()
 
 
 def next_around_face(polyhedra: Tensor) -> Tensor:
@@ -352,10 +368,11 @@ def cell_edges(
             [1, 3, 0, 2, 1, 3, 0, 2]])
     """
     num_nodes = int(cell_index.max()) + 1 if cell_index.numel() else 0
-    keys = [cell_index.new_empty(0)]
+    keys = [torch.empty(0, dtype=torch.long, device=cell_index.device)]
     for shape, _, nodes in cells_by_shape(cell_type, cell_size, cell_index):
-        for i, j in shape.links(corners_only):
-            keys.append(pair_key(nodes[:, i], nodes[:, j], num_nodes))
+        if links := shape.links(corners_only):
+            blocks = (part for _, part in in_blocks(nodes, 1 << 17))  # most edges are those of several cells of a block
+            keys += side_by_side(partial(edge_keys, links=links, count=num_nodes), blocks)
     if polyhedra is not None and polyhedra.numel():
         node = polyhedra[2]
         keys.append(pair_key(node, node[next_around_face(polyhedra)], num_nodes))
@@ -377,7 +394,7 @@ def facet_pairs(cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhe
     for dim, cells, nodes in _facets(cell_type, cell_size, cell_index, polyhedra):
         owners.setdefault((dim, nodes.size(1)), []).append((cells, nodes))
     num_cells = cell_type.numel()
-    keys = [cell_index.new_empty(0)]
+    keys = [torch.empty(0, dtype=torch.long, device=cell_index.device)]
     for groups in owners.values():
         cell = torch.cat([c for c, _ in groups])
         number, order = row_numbers(torch.cat([n for _, n in groups]).sort(dim=1).values).sort(stable=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from meshop.geometry.cells import POLYHEDRON, Shape, cell_dim, cells_by_shape, next_around_face
+from meshop.geometry.cells import POLYHEDRON, Shape, cell_dim, cells_by_shape, in_blocks, next_around_face
 from meshop.geometry.pairs import row_numbers
 
 
@@ -93,17 +93,21 @@ def node_measure(
     tensor([0.3333, 0.1667, 0.3333, 0.1667])
     """
     mesh = points.new_zeros(points.size(0), dtype=torch.long) if batch is None else batch
-    num_meshes = int(mesh.max()) + 1 if mesh.numel() else 0
-    filled = cell_size > 0
-    dim = cell_dim(cell_type).where(filled, -1)
-    mesh_of_cell = mesh.new_zeros(dim.numel())
-    mesh_of_cell[filled] = mesh[cell_index[(cell_size.cumsum(0) - cell_size)[filled]]]
-    highest = mesh.new_full((num_meshes,), -1).scatter_reduce(0, mesh_of_cell, dim, "amax")
-    counts = dim == highest[mesh_of_cell]
+    dim = cell_dim(cell_type)
+    if batch is None and cell_size.numel() and bool((cell_size > 0).all()) and bool((dim == dim[0]).all()):
+        counts, empty = None, None  # all cells of the one mesh count
+    else:
+        num_meshes = int(mesh.max()) + 1 if mesh.numel() else 0
+        filled = cell_size > 0
+        dim = dim.where(filled, -1)
+        mesh_of_cell = mesh.new_zeros(dim.numel())
+        mesh_of_cell[filled] = mesh[cell_index[(cell_size.cumsum(0) - cell_size)[filled]]]
+        highest = mesh.new_full((num_meshes,), -1).scatter_reduce(0, mesh_of_cell, dim, "amax")
+        counts, empty = dim == highest[mesh_of_cell], highest[mesh] < 0
     measure = points.new_zeros(points.size(0))
     for cells, nodes, share in cell_shares(points, cell_type, cell_size, cell_index, polyhedra):
-        measure.index_add_(0, nodes, share * counts[cells])
-    return measure.masked_fill(highest[mesh] < 0, 1.0)
+        measure.index_add_(0, nodes, share if counts is None else share * counts[cells])
+    return measure if empty is None else measure.masked_fill(empty, 1.0)
 
 
 def cell_centroid(
@@ -130,15 +134,15 @@ def cell_centroid(
 def cell_shares(
     points: Tensor, cell_type: Tensor, cell_size: Tensor, cell_index: Tensor, polyhedra: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """How the nodes of each cell share its measure, as (cell, node, share) triples [L], shape by shape.
+    """How the nodes of each cell share its measure, as (cell, node, share) triples [L], block by block.
 
     The definition stands in :func:`cell_measure` (the sum over a cell) and :func:`node_measure` (over a node).
     """
     x = torch.nn.functional.pad(points, (0, 3 - points.size(1))).t().contiguous()  # [3, P]; cells come last, for speed
     for shape, cells, nodes in cells_by_shape(cell_type, cell_size, cell_index):
         if nodes.numel():
-            share = _shape_shares(x[:, nodes.t()], shape)
-            yield cells.repeat(shape.size), nodes.t().flatten(), share.flatten()
+            for block, part in in_blocks(nodes, 1 << 18):
+                yield cells[block].repeat(shape.size), part.flatten(), _shape_shares(x[:, part], shape).flatten()
     if polyhedra is not None and polyhedra.numel():
         yield _polyhedron_shares(x, cell_type, cell_size, cell_index, polyhedra)
 

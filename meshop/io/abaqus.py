@@ -60,7 +60,9 @@ class _Part:
     tags: list[int] = field(default_factory=list)
     points: list[list[float]] = field(default_factory=list)
     blocks: list[_Block] = field(default_factory=list)
-    sets: dict[tuple[str, str], list[int | str]] = field(default_factory=dict)  # (NSET or ELSET, name) -> members
+    sets: dict[tuple[str, str], list[int | str | range]] = field(
+        default_factory=dict
+    )  # (NSET or ELSET, name) -> members
 
 
 def read_inp(path: Path, dim: int) -> MeshData:
@@ -72,7 +74,7 @@ def read_inp(path: Path, dim: int) -> MeshData:
     parts: dict[str, _Part] = {"": _Part()}
     part = parts[""]
     instances: list[tuple[str, str, list[list[float]]]] = []
-    assembly: list[tuple[str, str, str, list[int | str]]] = []  # kind, name, instance, members
+    assembly: list[tuple[str, str, str, list[int | str | range]]] = []  # kind, name, instance, members
     inside = ""
     for keyword, options, rows in _keywords(path):
         if keyword == "PART":
@@ -130,8 +132,8 @@ def _keywords(path: Path, depth: int = 0) -> Iterator[tuple[str, dict[str, str],
             continue
         if keyword:
             yield keyword, options, rows
-        while line.endswith(","):
-            line += next(lines, "").strip()
+        while line.endswith(",") and (more := next(lines, None)) is not None:
+            line += more.strip()
         name, *pairs = line[1:].split(",")
         keyword, rows = re.sub(r"\s", "", name).upper(), []
         options = {key.strip().upper(): value.strip().strip('"') for key, _, value in (p.partition("=") for p in pairs)}
@@ -188,12 +190,12 @@ def _type(name: str) -> tuple[int, int]:
     raise InputError(f"element type '{name}' is not supported; export elements of order 1 or 2")
 
 
-def _members(options: dict[str, str], rows: list[str]) -> list[int | str]:
-    """Numbers, and names of other sets."""
+def _members(options: dict[str, str], rows: list[str]) -> list[int | str | range]:
+    """Numbers, runs of numbers, and names of other sets."""
     words = [[word.strip() for word in row.split(",") if word.strip()] for row in rows]
     if "GENERATE" in options:
         ranges = [[int(word) for word in row] for row in words]
-        return [i for first, last, *step in ranges for i in range(first, last + 1, *(step or [1]))]
+        return [range(first, last + 1, *(step or [1])) for first, last, *step in ranges]
     return [int(word) if word.lstrip("-").isdecimal() else word.strip('"') for row in words for word in row]
 
 
@@ -228,9 +230,15 @@ def _resolved(part: _Part, kind: str, name: str, above: tuple[str, ...]) -> set[
         return {int(n) for b in part.blocks for n in b.nodes[np.isin(b.tags, elements)].ravel()}
     if not found or name.upper() in above:
         raise InputError(f"it refers to the set '{name}' that it does not hold")
+    most = len(part.tags) if kind == "NSET" else sum(len(block.tags) for block in part.blocks)
     out: set[int] = set()
     for member in (member for members in found for member in members):
-        out |= {member} if isinstance(member, int) else _resolved(part, kind, member, (*above, name.upper()))
+        if isinstance(member, range) and len(member) > most:
+            raise InputError(f"the set '{name}' has more members than there are")
+        if isinstance(member, str):
+            out |= _resolved(part, kind, member, (*above, name.upper()))
+        else:
+            out |= {member} if isinstance(member, int) else {*member}
     return out
 
 

@@ -24,6 +24,7 @@ def assemble(
     cell_data: Mapping[str, Any] | None = None,
     field_data: Mapping[str, Any] | None = None,
     dim: int = 3,
+    copy: bool = True,
 ) -> MeshData:
     """Copy arrays into a :class:`~meshop.data.MeshData` and check that they fit.
 
@@ -41,6 +42,7 @@ def assemble(
         cell_data: arrays [C, ...] by name.
         field_data: arrays of any length by name.
         dim: number of coordinates in ``pos``; 2 takes the two axes of the coordinate plane in which the points lie.
+        copy: whether arrays that are as the mesh needs them are copied as well; otherwise they become its own.
 
     Raises:
         InputError: no points, a node number out of range, an array of the wrong length, or a mesh that lies in no
@@ -48,33 +50,37 @@ def assemble(
     """
     if dim not in (2, 3):
         raise InputError(f"Expected dim 2 or 3 (got {dim})")
-    points = np.array(points)
+    points = np.asarray(points)
     precision = points.dtype.newbyteorder("=") if points.dtype.kind == "f" else np.float64
-    points = points.astype(np.promote_types(precision, np.float32))
+    points = _owned(points, np.promote_types(precision, np.float32), copy)
     if points.ndim != 2 or not 1 <= points.shape[1] <= 3:
         raise InputError(f"Expected points of shape [P, 3] (got {list(points.shape)})")
     if len(points) == 0:
         raise InputError("Expected a mesh (got one without points)")
-    points3 = torch.from_numpy(np.pad(points, ((0, 0), (0, 3 - points.shape[1]))))
+    points3 = torch.from_numpy(points)
+    if points.shape[1] < 3:
+        points3 = torch.nn.functional.pad(points3, (0, 3 - points.shape[1]))
     axes = axes_of(points3, dim)
     pos = points3[:, axes].float()
-    lost = float((pos.double() - points3[:, axes]).abs().amax())
+    exact = points3.dtype == pos.dtype
+    lost = 0.0 if exact else float((pos.double() - points3[:, axes]).abs().amax())
     if lost > 1e-5 * float((points3.amax(0) - points3.amin(0)).norm()) > 0:
         warnings.warn(
             f"pos, in single precision, is rounded by up to {lost:.1g} because the mesh lies far from the origin; "
             "centre it with meshop.transforms.Center",
             stacklevel=3,
         )
+    array = np.array if copy else np.asarray
     data = MeshData(
         pos=pos,
         points=points3,
-        cell_type=integers(cell_type, "cell types"),
-        cell_size=integers(cell_size, "cell sizes"),
-        cell_index=integers(cell_index, "node numbers"),
-        polyhedra=integers(np.empty((3, 0), int) if polyhedra is None else polyhedra, "faces"),
-        point_data=Arrays({name: np.array(v) for name, v in (point_data or {}).items()}),
-        cell_data=Arrays({name: np.array(v) for name, v in (cell_data or {}).items()}),
-        field_data=Arrays({name: np.array(v) for name, v in (field_data or {}).items()}),
+        cell_type=integers(cell_type, "cell types", copy),
+        cell_size=integers(cell_size, "cell sizes", copy),
+        cell_index=integers(cell_index, "node numbers", copy),
+        polyhedra=integers(np.empty((3, 0), int) if polyhedra is None else polyhedra, "faces", copy),
+        point_data=Arrays({name: array(v) for name, v in (point_data or {}).items()}),
+        cell_data=Arrays({name: array(v) for name, v in (cell_data or {}).items()}),
+        field_data=Arrays({name: array(v) for name, v in (field_data or {}).items()}),
     )
     data.validate()
     return data
@@ -104,8 +110,13 @@ def axes_of(points: Tensor, dim: int) -> list[int]:
     return axes
 
 
-def integers(values: Any, what: str) -> Tensor:
-    """Copy integers of any kind to int64, refusing those that do not fit.
+def _owned(values: np.ndarray[Any, Any], dtype: Any, copy: bool) -> np.ndarray[Any, Any]:
+    """Numbers as torch takes them, copied or only where they are not so."""
+    return np.array(values, dtype, order="C") if copy else np.require(values, dtype, ["C", "W"])
+
+
+def integers(values: Any, what: str, copy: bool = True) -> Tensor:
+    """Integers of any kind as int64, refusing those that do not fit; without ``copy`` int64 stays where it is.
 
     >>> integers(np.array([0, 7], dtype=">u4"), "node numbers")
     tensor([0, 7])
@@ -115,7 +126,7 @@ def integers(values: Any, what: str) -> Tensor:
         return torch.zeros(values.shape, dtype=torch.long)
     if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int64).max:
         raise InputError(f"Expected integers as {what} (got {values.dtype} up to {values.max()})")
-    return torch.from_numpy(values.astype(np.int64))
+    return torch.from_numpy(_owned(values, np.int64, copy))
 
 
 def to_numpy(array: Tensor | np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from meshop.data import InputError, MeshData
+from meshop.io.child import in_child
 from meshop.io.parts import BLOCK, Frames, Numbers, add_sides, joined
 from meshop.io.vtk import children, from_pyvista, times_of, vtk_errors
 
 _ABOUT = ("Base/Zone", "ispatch", "issurface")  # what VTK's reader says of its blocks
 
 
+@in_child("vtkmodules.vtkIOCGNSReader")
 @contextmanager
 def open_cgns(path: Path) -> Iterator[Frames]:
     """The times of a CGNS file: its zones one after another, as blocks.

@@ -25,7 +25,7 @@ from meshop.geometry import (
     orphan_points,
 )
 from meshop.io.arrays import reading, sha256
-from meshop.io.files import natural_order as natural_order
+from meshop.io.files import natural_order
 from meshop.io.formats import FORMATS, read_mesh, without_pieces
 from meshop.io.frames import without_frames
 from meshop.io.leaves import ARRAYS, entry, leaves

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from meshop.data import InputError, MeshData
+from meshop.io.child import in_child
 from meshop.io.parts import BLOCK, Frames
 from meshop.io.vtk import from_pyvista, times_of, vtk_errors
 
 
+@in_child("vtkmodules.vtkIOEnSight")
 @contextmanager
 def open_ensight(path: Path) -> Iterator[Frames]:
     """The times of an EnSight case, Gold or 6, text or binary: its parts one after another, as blocks."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cell_name
 from meshop.io.assemble import to_numpy, warn_left_out
+from meshop.io.child import in_child
 from meshop.io.files import whole
 from meshop.io.parts import BLOCK, BLOCKS, TIME, Frames, add_masks, add_sides, free_name, stacked
 from meshop.io.vtk import from_pyvista, times_of, vtk_errors
@@ -52,6 +53,7 @@ _LARGEST = 2**31 - 4  # bytes of a variable, of which netCDF classic keeps the n
 _MOST_BLOCKS = 1000  # beyond which files are slow to write, and slower to read
 
 
+@in_child("vtkmodules.vtkIOExodus", "scipy.io")
 @contextmanager
 def open_exodus(path: Path) -> Iterator[Frames]:
     """The time steps of an Exodus II file: its element blocks one after another, on the points of the file.

@@ -160,6 +160,16 @@ class _Cursor:
         self.text = binary == "0"
         return version
 
+    def count(self) -> int:
+        """A line that holds the number of things that follow."""
+        return self.fits(self.number())
+
+    def fits(self, count: int) -> int:
+        """The number of things, each of a byte or more, that are to follow."""
+        if not 0 <= count <= len(self.content) - self.at:
+            raise InputError("the file is shorter than its counts say")
+        return count
+
     def number(self) -> int:
         """A line that holds one integer."""
         line = self.line() or ""
@@ -208,7 +218,7 @@ class _Cursor:
 
 def _physical_names(cursor: _Cursor) -> dict[str, Array]:
     names = {}
-    for _ in range(cursor.number()):
+    for _ in range(cursor.count()):
         dimension, tag, name = shlex.split(cursor.line() or "")
         names[name] = np.array([int(tag), int(dimension)])
     return names
@@ -239,6 +249,8 @@ def _nodes_4(cursor: _Cursor) -> tuple[Array, Array]:
     points, tags = [np.empty((0, 3))], [np.empty(0, int)]
     for _ in range(blocks):
         dimension, _, parametric = cursor.rows(1, "iii")[0].astype(int)
+        if dimension not in range(4) or parametric not in (0, 1):
+            raise InputError(f"expected nodes of dimension 0 to 3, parametric 0 or 1 (got {dimension}, {parametric})")
         count = int(cursor.rows(1, "u")[0, 0])
         tags.append(cursor.rows(count, "u")[:, 0].astype(int))
         points.append(cursor.rows(count, "ddd" + "d" * (dimension * parametric))[:, :3])
@@ -262,7 +274,7 @@ def _elements_2(cursor: _Cursor) -> list[_Block]:
         found = 0
         while found < total:
             kind, count, groups = cursor.rows(1, "iii")[0].astype(int)
-            rows = cursor.rows(count, "i" * (1 + groups + len(_type(kind)))).astype(int)
+            rows = cursor.rows(count, "i" * (1 + cursor.fits(groups) + len(_type(kind)))).astype(int)
             blocks.append(_block(kind, rows[:, 0], rows[:, 1 : 1 + groups], rows[:, 1 + groups :]))
             found += count
     _expect(total, sum(len(b.tags) for b in blocks), "elements")
@@ -302,10 +314,12 @@ def _elements_4(cursor: _Cursor, physical: dict[tuple[int, int], int]) -> list[_
 
 
 def _field(cursor: _Cursor) -> _Field:
-    name, *_ = [(cursor.line() or "").strip('"') for _ in range(cursor.number())]
-    for _ in range(cursor.number()):
+    name, *_ = [(cursor.line() or "").strip('"') for _ in range(cursor.count())]
+    for _ in range(cursor.count()):
         cursor.line()
-    step, components, count, *_ = [cursor.number() for _ in range(cursor.number())]
+    step, components, count, *_ = [cursor.number() for _ in range(cursor.count())]
+    if not 1 <= components <= 9:
+        raise InputError(f"expected a field of 1, 3 or 9 components (got {components})")
     rows = cursor.rows(count, "i" + "d" * components)
     return _Field(name, step, rows[:, 0].astype(int), rows[:, 1:])
 

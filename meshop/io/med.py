@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from meshop.data import InputError, MeshData
 from meshop.geometry import cell_name
 from meshop.io.assemble import assemble, to_numpy, warn_left_out
+from meshop.io.child import in_child
 from meshop.io.parts import Frames, add_masks, masks_of
 
 Array = NDArray[Any]
@@ -46,6 +47,7 @@ _WHOLE = "MED_NO_PROFILE_INTERNAL"
 MED_CELLS = frozenset(_NAMES)
 
 
+@in_child("h5py")
 @contextmanager
 def open_med(path: Path) -> Iterator[Frames]:
     """The times of the fields of a MED file: its cells type by type, as the file has them.

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from meshop.data import Arrays, InputError, MeshData
+from meshop.io.child import in_child
 from meshop.io.parts import BLOCK, Frames, Numbers, add_masks, add_sides, joined, point_keys
 from meshop.io.vtk import children, from_pyvista, times_of, vtk_errors
 
@@ -23,6 +24,7 @@ def is_case(path: Path) -> bool:
     return path.is_dir() and any(_mesh_folders(path))
 
 
+@in_child("vtkmodules.vtkIOGeometry")
 @contextmanager
 def open_foam(path: Path) -> Iterator[Frames]:
     """The times of an OpenFOAM case, named by its directory or by any file in it.

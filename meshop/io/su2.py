@@ -43,7 +43,7 @@ def read_su2(path: Path, dim: int) -> MeshData:
         elif key in ("NPOIN", "NELEM", "MARKER_ELEMS"):
             count = int(value.split()[0])
             body, at = lines[at : at + count], at + count
-            if len(body) < count or any("=" in line for line in body):
+            if not 0 <= count == len(body) or any("=" in line for line in body):
                 raise InputError(f"it holds fewer lines than {key} says")
             if key == "NPOIN":
                 points = np.stack([text_numbers(line.encode())[:axes] for line in body])

@@ -18,6 +18,7 @@ from meshop.data import InputError, MeshData
 from meshop.geometry import POLYHEDRON, cell_name
 from meshop.geometry.cells import faces_of
 from meshop.io.assemble import POLY_CELLS, assemble, poly_codes, to_numpy, with_dim
+from meshop.io.child import read_in_child
 from meshop.io.parts import free_name, joined
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
     >>> from_pyvista(pv.Plane(i_resolution=2, j_resolution=2)).num_cells
     4
     """
+    return _from_vtk(mesh, dim, copy=True)
+
+
+def _from_vtk(mesh: Any, dim: int, copy: bool = False) -> MeshData:
+    """The same; without ``copy`` its large arrays become the mesh's own: nobody else may have them."""
     import pyvista as pv
 
     with warnings.catch_warnings():
@@ -52,7 +58,7 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
     if isinstance(mesh, pv.MultiBlock):
         items = mesh.recursive_iterator("items", skip_none=True, prepend_names=True, separator="/")
         blocks = {name: block for name, block in named_once(items) if block.GetNumberOfElements(0)}
-        return with_dim(joined([from_pyvista(block) for block in blocks.values()], list(blocks)), dim)
+        return with_dim(joined([_from_vtk(block, 3, copy) for block in blocks.values()], list(blocks)), dim)
     if not isinstance(mesh, pv.DataSet):
         raise InputError(f"Expected a mesh (got {type(mesh).__name__})")
     polyhedra = None
@@ -75,6 +81,7 @@ def from_pyvista(mesh: Any, dim: int = 3) -> MeshData:
         dict(mesh.cell_data.items()),
         dict(mesh.field_data.items()),
         dim,
+        copy,
     )
 
 
@@ -141,9 +148,9 @@ def read_xml(kind: str) -> Callable[[Path, int], MeshData]:
         reader.SetFileName(str(path))
         with vtk_errors():
             reader.Update()
-        return from_pyvista(reader.GetOutput(), dim)
+        return _from_vtk(reader.GetOutput(), dim)
 
-    return read
+    return read_in_child(read)
 
 
 def read_pieces(kind: str) -> Callable[[Path, int], MeshData]:
@@ -169,9 +176,10 @@ def read_pieces(kind: str) -> Callable[[Path, int], MeshData]:
                 pieces[name] = from_pyvista(grid)
         return with_dim(joined(list(pieces.values()), list(pieces)), dim)
 
-    return read
+    return read_in_child(read)
 
 
+@read_in_child
 def read_multiblock(path: Path, dim: int) -> MeshData:
     """Read VTK's XML files that name others, the blocks of a tree."""
     from vtkmodules.vtkIOXML import vtkXMLMultiBlockDataReader
@@ -183,9 +191,10 @@ def read_multiblock(path: Path, dim: int) -> MeshData:
     reader.SetFileName(str(path))
     with vtk_errors():
         reader.Update()
-    return from_pyvista(reader.GetOutput(), dim)
+    return _from_vtk(reader.GetOutput(), dim)
 
 
+@read_in_child
 def read_legacy(path: Path, dim: int) -> MeshData:
     """Read VTK's legacy files.
 
@@ -211,7 +220,7 @@ def read_legacy(path: Path, dim: int) -> MeshData:
         raise InputError("the file is shorter than its counts say")
     for store in stores:
         store.RemoveArray(_END)
-    return from_pyvista(mesh, dim)
+    return _from_vtk(mesh, dim)
 
 
 def write_vtu(path: Path, data: MeshData, binary: bool) -> None:

@@ -16,6 +16,7 @@ import torch
 from meshop.data import Arrays, InputError, MeshData
 from meshop.geometry import cell_name
 from meshop.io.assemble import to_numpy, warn_left_out
+from meshop.io.child import in_child
 from meshop.io.med import hdf5
 from meshop.io.meshio import from_meshio, to_meshio
 from meshop.io.parts import Frames
@@ -24,6 +25,7 @@ from meshop.io.vtk import from_pyvista, vtk_errors
 XDMF_CELLS = frozenset({1, 3, 5, 9, 10, 12, 13, 14, 21, 22, 23, 24, 25, 28, 29, 32})
 
 
+@in_child("vtkmodules.vtkIOXdmf2", "h5py", "meshio")
 @contextmanager
 def open_xdmf(path: Path) -> Iterator[Frames]:
     """The frames of the temporal collection of an XDMF file, each with the mesh of its own where it has one.
@@ -50,7 +52,8 @@ def open_xdmf(path: Path) -> Iterator[Frames]:
             time, point_data, cell_data = reader.read_data(number)
             return time, _from(points, cells, point_data, cell_data)
 
-        yield Frames(reader.num_steps, read)
+        times = [float(time.get("Value", nan)) for grid in reader.collection for time in grid.iter("Time")]
+        yield Frames(reader.num_steps, read, times if len(times) == reader.num_steps else None)
 
 
 def _still(path: Path) -> MeshData:

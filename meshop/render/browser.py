@@ -83,8 +83,8 @@ def page(
     >>> with tempfile.TemporaryDirectory() as out:
     ...     page(square, f"{out}/heat.html", ["T"], units={"T": "K"})
     """
-    from meshop.datasets.dataset import whole_file
     from meshop.io import to_pyvista
+    from meshop.io.files import whole_file
 
     mesh = to_pyvista(data) if isinstance(data, MeshData) else data
     if not mesh.n_points:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshop.data import InputError
+from meshop.io.files import whole
 from meshop.render.paint import Box, Painter, axes_in
 
 if TYPE_CHECKING:
@@ -183,12 +183,9 @@ def write_png(picture: Image, path: Path) -> None:
 
     if path.suffix.lower() != ".png":
         raise InputError(f"Expected a file name that ends in .png for the picture (got '{path}')")
-    unfinished = path.with_name(f".{path.stem}.{os.getpid()}.png")
     try:
-        imsave(unfinished, picture)
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise InputError(f"Cannot write the picture '{path}': {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
+        with whole(path) as part:
+            imsave(part, picture, format="png")
+    except (InputError, OSError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise InputError(f"Cannot write the picture '{path}': {reason}") from error

@@ -60,7 +60,7 @@ def animate(
     ...     animate([square, square], "T", f"{out}/heat.gif", clim=(0, 3), times=[0.0, 0.5])
     2
     """
-    from meshop.datasets.dataset import whole_file
+    from meshop.io.files import whole_file
 
     ending = Path(path).suffix.lower()
     if ending not in _WRITERS:

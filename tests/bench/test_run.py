@@ -211,6 +211,18 @@ def test_what_cannot_be_run(written: Any, tmp_path: Path) -> None:
         measure_step(some, tmp_path / "data", "cpu")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of directories")
+def test_another_bench_into_the_same_directory(written: Any, tmp_path: Path) -> None:
+    import fcntl
+
+    other = os.open(tmp_path, os.O_RDONLY)  # as of another process
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(InputError, match="Another process is writing"):
+        bench(read_suite(written()), tmp_path)
+    os.close(other)
+    assert not any(tmp_path.rglob("results.csv"))
+
+
 def test_runs_have_processes_of_their_own(written: Any, tmp_path: Path) -> None:
     trial = dataclasses.replace(read_suite(written())[0], samples=2)
     row = module._apart(measure_step, trial, tmp_path / "data", "cpu")

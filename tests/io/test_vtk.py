@@ -1,5 +1,6 @@
 """VTK's files as VTK, ParaView and pyvista write them, and its meshes in memory."""
 
+import inspect
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from gallery import mixed, single, surface
 from meshop.data import InputError, MeshData
 from meshop.geometry import cell_edges, cell_measure
 from meshop.io import from_pyvista, read_mesh, to_pyvista, write_mesh
+from meshop.io.formats import valid
+from meshop.io.vtk import read_legacy
 
 rng = np.random.default_rng(0)
 
@@ -221,11 +224,12 @@ def test_legacy_text_cut_anywhere(tmp_path: Path) -> None:
     content = path.read_text()
     found = content.index("CELL_DATA")
     said = set()
+    read = inspect.unwrap(read_legacy)  # in this process, where a child for each cut would take long
     for end in range(found + 40, len(content) - 9, 5):
         path.write_text(content[:end])
-        with pytest.raises(InputError) as caught:
-            read_mesh(path)
-        said.add(str(caught.value).partition("': ")[2])
+        with pytest.raises(InputError) as caught, valid("VTK legacy"):
+            read(path, 3)
+        said.add(str(caught.value))
     assert "the file is shorter than its counts say" in said  # where VTK itself says nothing
 
 

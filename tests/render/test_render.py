@@ -427,7 +427,7 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
     path = tmp_path / "p.png"
     path.write_bytes(b"old")
 
-    def half(name, picture):
+    def half(name, picture, format):
         name.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -454,7 +454,7 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path, monkeypatch):
         ({"name": "p", "path": "p.jpg"}, "ends in .png"),
         (
             {"name": "p", "path": "no/such/folder/p.png"},
-            "Cannot write the picture 'no/such/folder/p.png': No such file",
+            "Cannot write the picture 'no/such/folder/p.png': there is no directory",
         ),
     ],
 )

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from meshop import __version__
 from meshop.data import InputError
-from meshop.datasets.dataset import whole_file
 from meshop.datasets.origin import MARK, Record, made, read_mark
 from meshop.io.arrays import sha256
+from meshop.io.files import whole_file
 
 Array = NDArray[Any]
 Sample = dict[str, Array]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import block_array, csr_matrix
 
-from meshop.datasets.dataset import whole_file
 from meshop.datasets.generators.generator import Array, Generator, Sample, split_rows
+from meshop.io.files import whole_file
 
 if TYPE_CHECKING:
     from skfem import CellBasis, MeshTri2

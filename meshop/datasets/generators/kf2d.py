@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from meshop.datasets.dataset import whole_file
 from meshop.datasets.generators.generator import Array, Generator, Sample
 from meshop.datasets.generators.navier_stokes import random_field, solve
+from meshop.io.files import whole_file
 
 SIDE = 2 * np.pi
 RATE = 32

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.fft import irfft2, rfft2
 
-from meshop.datasets.dataset import whole_file
 from meshop.datasets.generators.generator import Array, Generator, Sample, save_mat
+from meshop.io.files import whole_file
 
 
 def random_field(rng: np.random.Generator, n: int, side: float = 1.0, alpha: float = 2.5, tau: float = 7.0) -> Array:

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.fft import dctn, fftn, idctn, ifftn
 from scipy.ndimage import map_coordinates
 
-from meshop.datasets.dataset import whole_file
 from meshop.datasets.generators.generator import Array, Generator, Sample
+from meshop.io.files import whole_file
 
 SIDE = 8.0
 SKIPPED = 8  # frames
