@@ -1,7 +1,7 @@
 """Neural operators as PyTorch Geometric layers: ragged, batch-exact, and aware of the nodes' measure."""
 
 from meshop.nn.bi_mamba2 import BiMamba2
-from meshop.nn.block import Block
+from meshop.nn.block import Block, checkpoint_activations
 from meshop.nn.cluster_attention import ClusterAttention
 from meshop.nn.conditional_position_encoding import ConditionalPositionEncoding
 from meshop.nn.deformation import Deformation
@@ -62,4 +62,5 @@ __all__ = [
     "TimestepEmbedding",
     "UnifiedPosition",
     "call",
+    "checkpoint_activations",
 ]

@@ -345,8 +345,9 @@ class _Attend(Function):
             total[graph].baddbmm_(e, v)
         common = all_reduce(top, "max")
         shrink = (top - common).exp_()
-        norm = all_reduce(norm * shrink, "sum").clamp_min(torch.finfo(query.dtype).tiny)  # of a graph without nodes
-        z = all_reduce(total * shrink, "sum") / norm
+        sums = all_reduce(torch.cat([total, norm], -1) * shrink, "sum")
+        norm = sums[..., -1:].clamp_min(torch.finfo(query.dtype).tiny)  # of a graph without nodes
+        z = sums[..., :-1] / norm
         ctx.save_for_backward(query, key, value, mass, z, common + norm.log())
         ctx.ptr = ptr
         return z

@@ -4,7 +4,7 @@ from torch import nn
 from torch_geometric.nn import GATConv, PointNetConv, SAGEConv
 
 from meshop.data import InputError
-from meshop.nn import Block, ClusterAttention, GridConv, call
+from meshop.nn import Block, ClusterAttention, GridConv, call, checkpoint_activations
 from meshop.testing import random_graph, random_grid
 
 
@@ -76,3 +76,29 @@ def test_what_the_mixer_needs_is_asked_for():
 def test_name():
     mixer = ClusterAttention(16, heads=2, num_clusters=4)
     assert str(Block(mixer, 16)) == f"Block({mixer}, ffn_ratio=2)"
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_checkpointed_activations_change_nothing_but_what_is_kept(dropout):
+    graph, results = random_graph(2000, seed=0), []
+    model = nn.Sequential(*(Block(ClusterAttention(16, 2, 4, dropout=dropout), 16) for _ in range(3)))
+    for on in (False, True):
+        checkpoint_activations(model, on)
+        kept = {}
+        torch.manual_seed(1)
+        x = graph.x.clone().requires_grad_()
+
+        def keep(t, kept=kept):
+            kept[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+            return t
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+            y = model(x)
+        grads = torch.autograd.grad(y.square().sum(), [x, *model.parameters()])
+        results.append((y, sum(kept.values()), grads))
+    (one, much, a), (other, little, b) = results
+    torch.testing.assert_close(one, other)
+    torch.testing.assert_close(a, b)
+    assert little <= 3 * x.nbytes < much / 5
+    with pytest.raises(InputError, match=r"\(got Linear\)"):
+        checkpoint_activations(nn.Linear(2, 2))

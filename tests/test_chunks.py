@@ -1,0 +1,74 @@
+"""A model called on chunks of the nodes says what it says of all at once, and never holds more than their features."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.data import Batch, Data
+
+from meshop import InputError
+from meshop.chunks import call_in_chunks
+from meshop.models import CANO, LaMO, LinearNO, Stack, Transolver, TransolverPlusPlus
+from meshop.nn import Block, LatentSSM, PhysicsAttention, call
+
+MODELS = {
+    "Transolver": Transolver(3, 16, 3, 2, 4, 8),
+    "CANO": CANO(3, 16, 2, 2, 4, 8),
+    "CANO-sum": CANO(3, 16, 2, 2, 4, 8, aggr="sum"),
+    "TransolverPlusPlus": TransolverPlusPlus(3, 16, 2, 2, 4, 8),
+    "LinearNO": LinearNO(3, 16, 2, 2, 4, 8),
+    "LaMO": LaMO(3, 16, 2, 2, 4, 8),
+    "Stack": Stack(3, 16, 2, [Block(PhysicsAttention(16, 4, 8), 16), Block(LatentSSM(16, 4, 8), 16)]),
+    "layer": PhysicsAttention(3, 1, 4),
+    "node by node": nn.Linear(3, 2),
+}
+
+
+def mesh(count: int, measured: bool) -> Data:
+    data = Data(x=torch.rand(count, 3).double(), pos=torch.rand(count, 3).double())
+    return Data(**data.to_dict(), measure=torch.rand(count).double()) if measured else data
+
+
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_chunks_say_what_the_whole_says(name: str, measured: bool) -> None:
+    torch.manual_seed(0)
+    model = MODELS[name].double().eval()
+    for data in (mesh(101, measured), Batch.from_data_list([mesh(count, measured) for count in (5, 90, 1, 33)])):
+        with torch.no_grad():
+            whole = call(model, data)
+        for size in (10, 64, 1000):
+            torch.testing.assert_close(call_in_chunks(model, data, size), whole, rtol=1e-9, atol=1e-11)
+    assert not any("forward" in vars(module) for module in model.modules())  # they are what they were
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers of a tensor that is made."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(tensor, torch.Tensor):
+                self.numel = max(self.numel, tensor.untyped_storage().nbytes() // tensor.element_size())
+        return out
+
+
+def test_no_tensor_is_larger_than_the_features_of_the_nodes() -> None:
+    model, data = CANO(3, 16, 2, 1, 4, 32), Data(x=torch.rand(20_000, 3))
+    with Largest() as largest:
+        call_in_chunks(model.eval(), data, size=500)
+    assert largest.numel == 20_000 * 16
+
+
+def test_what_is_not_cut() -> None:
+    from torch_geometric.nn import GCN
+
+    with pytest.raises(InputError, match="GCN needs edges or a grid"):
+        call_in_chunks(GCN(3, 8, 2), Data(x=torch.rand(4, 3), edge_index=torch.tensor([[0], [1]])))
+    grid = Data(x=torch.rand(6, 3), shape=(2, 3))
+    with pytest.raises(InputError, match="CANO needs edges or a grid"):
+        call_in_chunks(CANO(3, 8, 1, 1, 2, 4, grid_dim=2), grid)
