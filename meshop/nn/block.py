@@ -92,8 +92,6 @@ def checkpoint_activations(model: nn.Module, on: bool = True) -> None:
     """
     blocks = [module for module in model.modules() if isinstance(module, Block)]
     if not blocks:
-        raise InputError(
-            f"Expected a model of blocks to keep less of its activations ({type(model).__name__} has none)"
-        )
+        raise InputError(f"Expected a model of blocks, whose activations can be made anew (got {type(model).__name__})")
     for block in blocks:
         block.activation_checkpointing = on
