@@ -13,6 +13,7 @@ from meshop.transforms.node_measure import NodeMeasure
 from meshop.transforms.normals import Normals
 from meshop.transforms.points_to_cells import PointsToCells
 from meshop.transforms.signed_distance import SignedDistance
+from meshop.transforms.subsample_nodes import SubsampleNodes
 from meshop.transforms.window import Window
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "Normals",
     "PointsToCells",
     "SignedDistance",
+    "SubsampleNodes",
     "Window",
 ]

@@ -25,6 +25,7 @@ from meshop.transforms import (
     NodeMeasure,
     Normals,
     PointsToCells,
+    SubsampleNodes,
     __all__,
 )
 
@@ -54,6 +55,7 @@ ALL = [
     NodeMeasure(),
     Normals(),
     PointsToCells(),
+    SubsampleNodes(5),
 ]
 
 
@@ -89,7 +91,7 @@ def test_functional_names_and_representations() -> None:
     assert list(map(repr, ALL[2:])) == [
         *("CellGraph()", "CellsToEdges(corners_only=False)", "CellsToPoints()", "Center()"),
         *("KNNGraph(k=3)", "Markers(['wall'], 'point')", "MergePoints()", "NodeMeasure()"),
-        *("Normals('point')", "PointsToCells()"),
+        *("Normals('point')", "PointsToCells()", "SubsampleNodes(5)"),
     ]
     assert repr(BoundaryDistance("wall")) == "BoundaryDistance('wall', 'point')"
     assert repr(CellsToPoints(["q"])) == "CellsToPoints(['q'])"
@@ -260,3 +262,26 @@ def test_parts_that_touch_are_joined_with_their_fields() -> None:
     assert CellsToEdges()(mesh).edge_index.size(1) == 2 * 8
     with pytest.raises(InputError, match="MergePoints goes before what makes the graph"):
         MergePoints()(CellsToEdges()(mesh))
+
+
+def test_a_part_of_the_nodes_stands_for_all() -> None:
+    graph = NodeMeasure()(CellsToEdges()(mesh()))
+    graph.x, graph.y, graph.params = graph.pos.clone(), torch.arange(7.0)[:, None], torch.ones(1, 7)
+    torch.manual_seed(0)
+    total = torch.zeros(7)
+    for _ in range(2000):
+        part = SubsampleNodes(3)(graph)
+        assert part.num_nodes == 3
+        kept = part.y[:, 0].long()
+        assert torch.equal(part.x, graph.x[kept])
+        torch.testing.assert_close(part.measure, graph.measure[kept] * 7 / 3)
+        ends = kept[part.edge_index]
+        assert set(map(tuple, ends.T.tolist())) <= set(map(tuple, graph.edge_index.T.tolist()))
+        total[kept] += part.measure
+    torch.testing.assert_close(total / 2000, graph.measure, rtol=0.1, atol=0)
+    assert part.params.shape == (1, 7)
+    assert "cell_index" not in part
+    assert "cell_index" in graph
+    assert SubsampleNodes(7)(graph).num_cells == 4
+    with pytest.raises(InputError, match="at least one node"):
+        SubsampleNodes(0)
