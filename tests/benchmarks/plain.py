@@ -1,8 +1,9 @@
-"""Transolver, CANO and LinearNO written plainly, as their authors publish or print them: what :mod:`speed` compares with.
+"""Transolver, CANO and LinearNO written plainly, as their authors publish or print them.
 
-Graphs are dense [B, N, C] with a ``mask`` [B, N] where they differ in size; heads are a permuted copy [B, H, N, d]; the
-weights of all nodes [B, H, N, M] exist at once, and sums over nodes are single einsums. Parameters have the names and
-shapes of meshop's, so that ``plain(model)`` computes the same function; nodes weigh the same, and nothing is dropped out.
+Graphs are dense [B, N, C], with a ``mask`` [B, N] where they differ in size; heads are a permuted copy [B, H, N, d];
+the weights of all nodes [B, H, N, M] exist at once, and sums over nodes are single einsums. Parameters have the names
+and shapes of meshop's, so that ``plain(model)`` computes the same function. Nodes weigh the same, nothing is dropped
+out.
 """
 
 from __future__ import annotations
