@@ -29,16 +29,17 @@ def alternate(steps: Mapping[str, Step], rounds: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
-            seconds[name].append(_clock(step, repeats[name]))
+            seconds[name].append(clock(step, repeats[name]))
     return seconds
 
 
 def _repeats(step: Step) -> int:
     step()
-    return max(1, int(LEAST / _clock(step, 1)))
+    return max(1, int(LEAST / clock(step)))
 
 
-def _clock(step: Step, repeats: int) -> float:
+def clock(step: Step, repeats: int = 1) -> float:
+    """Seconds of a step."""
     start = time.perf_counter()
     for _ in range(repeats):
         step()
