@@ -3,7 +3,7 @@
     python tests/benchmarks/loader.py --out loader.csv
 
 A directory of meshes that differ in size, a ``Folder`` in memory and a lazy one, and PyG's ``DataLoader`` with as many
-processes as ``--workers`` says, as ``meshop train`` makes it. The model is the CANO of ``meshop train`` on small sets: 64
+processes as ``--workers`` says, as ``meshop train`` makes it. The model is the CANO of the recipes of small sets: 64
 channels, 4 layers, 4 heads, 32 clusters. Columns:
 
 - ``load_ms``: a batch of the loader alone, over an epoch in which nothing is trained;
@@ -84,7 +84,7 @@ def main() -> None:
             for size in options.batch_sizes:
                 loaders = {
                     (kind, workers): DataLoader(
-                        Folder(root, "p", "load", split="1/0/0", lazy=kind == "lazy"),
+                        Folder(root, "p", "load", lazy=kind == "lazy"),
                         batch_size=size,
                         shuffle=True,
                         num_workers=workers,
