@@ -21,8 +21,8 @@ A training step is forward and backward. Columns:
   inputs, parameters, gradients and all that is kept at once. ``--no-memory`` leaves it out.
 - ``saved_mb``: what autograd keeps from forward to backward, parameters aside.
 
-``--against`` compares ``ratio`` (``products`` without a twin) and ``saved_mb`` with those of a file of earlier rows:
-ratios, since seconds are those of a machine and its day.
+Rows of other cases that ``--out`` has stay. ``--against`` compares ``ratio`` (``products`` without a twin) and
+``saved_mb`` with those of a file of earlier rows: ratios, since seconds are those of a machine and its day.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from meshop.nn import (
 
 GRAPHS, SMALLEST, LARGEST = 16, 300, 5000  # of a batch of several
 IN, OUT = 6, 1  # channels of a model
-KEY = ("subject", "nodes", "batch", "precision", "pass", "threads")
+KEY = ("subject", "nodes", "batch", "precision", "pass", "threads", "channels", "heads", "tokens", "depth")
 LOSS = 0.10
 
 Make = Callable[[Namespace], nn.Module]
@@ -220,27 +220,31 @@ def measure(name: str, nodes: int, batch: str, precision: str, what: str, option
     return row | size | {"rounds": options.rounds} | about()
 
 
+def key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What makes two rows rows of one case."""
+    return tuple(str(row[k]) for k in KEY)
+
+
 def losses(rows: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, str]]) -> list[str]:
     """A line for every row that is 10 % worse than the one of the same case before.
 
     >>> case = dict.fromkeys(KEY, "x")
     >>> losses([case | {"ratio": "1.7", "saved_mb": "10"}], [case | {"ratio": "2.0", "saved_mb": "10"}])
-    ['x x x x x x: ratio 2.0 before, now 1.7']
+    ['x x x x x x x x x x: ratio 2.0 before, now 1.7']
     >>> losses([case | {"products": "1.05"}], [case | {"products": "1.0"}])
     []
     """
-    earlier = {tuple(str(row[k]) for k in KEY): row for row in before}
+    earlier = {key(row): row for row in before}
     found = []
     for row in rows:
-        old = earlier.get(tuple(str(row[k]) for k in KEY), {})
+        old = earlier.get(key(row), {})
         time = "ratio" if row.get("ratio") else "products"
         for column, better in ((time, time == "ratio"), ("saved_mb", False)):
             if not (row.get(column) and old.get(column)):
                 continue
             change = float(row[column]) / float(old[column])
             if (1 / change if better else change) > (1 / (1 - LOSS) if better else 1 + LOSS):
-                case = " ".join(str(row[k]) for k in KEY)
-                found.append(f"{case}: {column} {old[column]} before, now {row[column]}")
+                found.append(f"{' '.join(key(row))}: {column} {old[column]} before, now {row[column]}")
     return found
 
 
@@ -282,17 +286,19 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     rows: list[dict[str, Any]] = []
+    before = read_rows(options.out) if options.out.exists() else []
     for name in (*options.layers, *options.models):
         for nodes in options.nodes:
             for batch in options.batch:
                 for precision in options.precision:
                     for what in options.passes:
                         rows.append(measure(name, nodes, batch, precision, what, options))
-                        write_rows(options.out, rows)
+                        written = [*(row for row in before if key(row) not in map(key, rows)), *rows]
+                        write_rows(options.out, written)
                         print(f"{name}, {nodes} nodes, {batch}, {precision}, {what}", file=sys.stderr, flush=True)
     shown = ("seconds", "plain_seconds", "ratio", "share", "products", "saved_mb", "plain_saved_mb")
     print(markdown(rows, [*KEY[:5], *shown, *(("memory_mb", "plain_memory_mb") if options.memory else ())]))
-    draw(rows, options.out.with_suffix(".png"))
+    draw(written, options.out.with_suffix(".png"))
     if options.against:
         if found := losses(rows, read_rows(options.against)):
             sys.exit("\n".join(found))
