@@ -253,10 +253,10 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     rows = [row for row in rows if row["ratio"]][::-1]
     figure, (time, kept) = panels(2, "Times of the plain formula", height=max(300.0, 130 + 26 * len(rows)))
     names = [f"{r['subject']}, {int(r['nodes']):,}, {r['batch']}, {r['precision']}, {r['pass']}" for r in rows]
-    of = [("ratio", None), ("plain_memory_mb", "memory_mb") if rows and rows[0].get("memory_mb") else (None, None)]
-    for axes, (top, bottom), label in zip((time, kept), of, ("seconds", "peak memory"), strict=True):
-        values = [float(r[top]) / (float(r[bottom]) if bottom else 1) if top else 0 for r in rows]
-        colours = ["C0" if r["pass"] == "training" else "C1" for r in rows]
+    times = [float(r["ratio"]) for r in rows]
+    memories = [float(r["plain_memory_mb"]) / float(r["memory_mb"]) if r.get("memory_mb") else 0 for r in rows]
+    colours = ["C0" if r["pass"] == "training" else "C1" for r in rows]
+    for axes, values, label in zip((time, kept), (times, memories), ("seconds", "peak memory"), strict=True):
         axes.barh(range(len(rows)), values, color=colours)
         axes.axvline(1, color="black", lw=1, ls="--")
         axes.set(yticks=range(len(rows)), yticklabels=names if axes is time else [], xlabel=f"{label}, plain / ours")
