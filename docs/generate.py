@@ -44,7 +44,8 @@ def write(folder: Path) -> None:
     """Write the generated pages into ``folder``; a page that has not changed keeps its date."""
     pages = {"operators.md": operators()}
     pages |= {
-        f"{make.__name__}.md": make((folder / f"{make.__name__}.md").read_text()) for make in (benchmarks, formats)
+        f"{make.__name__}.md": make((folder / f"{make.__name__}.md").read_text())
+        for make in (benchmarks, formats, speed)
     }
     pages |= {f"cards/{name}.md": linked((card(name) / "README.md").read_text()) for name in BENCHMARKS}
     (folder / "cards").mkdir(exist_ok=True)
@@ -262,6 +263,54 @@ def benchmarks(page: str) -> str:
 def formats(page: str) -> str:
     """The page of formats with its tables made anew."""
     return made(page, {"meshes": mesh_formats, "series": series_formats})
+
+
+def speed(page: str) -> str:
+    """The page of speed with its tables made anew from what ``tests/benchmarks`` wrote into ``docs``."""
+    return made(page, {"runs": runs} | {name: partial(timed, name) for name in TIMED})
+
+
+TIMED = {
+    "plain": (
+        *("subject", "nodes", "batch", "precision", "pass", "seconds", "plain_seconds", "ratio", "share"),
+        *("memory_mb", "plain_memory_mb", "saved_mb", "plain_saved_mb"),
+    ),
+    "peers": ("pair", "pass", "ours_seconds", "theirs_seconds", "ratio", "ours_parameters", "theirs_parameters"),
+    "ragged": ("subject", "pass", "equal_us_a_node", "ragged_us_a_node", "ratio"),
+    "scaling": ("operator", "pass", "nodes", "seconds", "memory_mb", "time_exponent", "memory_exponent"),
+    "segments": (
+        *("case", "reduce", "pass", "rows", "channels", "segments", "scatter", "index_add", "scatter_reduce"),
+        *("index_reduce", "segment_reduce", "torch_scatter", "segment_csr", "quickest", "scatter / quickest"),
+    ),
+    "loader": ("nodes", "batch_size", "storage", "workers", "load_ms", "step_ms", "wait"),
+}
+"""Columns of the tables of ``speed_NAME.csv`` that the page shows."""
+
+
+def timed(name: str) -> list[list[str]]:
+    """The table of one benchmark; of scaling, the largest mesh of each curve."""
+    rows = speed_rows(name)
+    if name == "scaling":
+        rows = list({(row["operator"], row["pass"]): row for row in rows if row["seconds"]}.values())
+    return [[*TIMED[name]], *([row.get(column, "") for column in TIMED[name]] for row in rows)]
+
+
+def runs() -> list[list[str]]:
+    """Where and when each table was measured."""
+    columns = ("machine", "cores", "threads", "torch", "commit", "date")
+    rows = [["table", *columns]]
+    for name in TIMED:
+        last = speed_rows(name)[-1:]
+        rows.append([name, *(last[0][c] for c in columns)] if last else [name, "not measured yet", *[""] * 5])
+    return rows
+
+
+def speed_rows(name: str) -> list[dict[str, str]]:
+    path = DOCS / f"speed_{name}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def made(page: str, tables: dict[str, Callable[[], list[list[str]]]]) -> str:

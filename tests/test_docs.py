@@ -41,6 +41,30 @@ def test_tables_of_benchmarks_are_those_of_the_code(generate: ModuleType) -> Non
     assert re.findall("<!-- made: (.+) -->", page) == ["problems", "files", "generators", "statistics"]
 
 
+def test_tables_of_speed_are_those_of_the_files(
+    generate: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = (DOCS / "speed.md").read_text()
+    assert page == generate.speed(page), "run make docs and commit docs/speed.md"
+    assert re.findall("<!-- made: (.+) -->", page) == [
+        "plain",
+        "peers",
+        "ragged",
+        "scaling",
+        "segments",
+        "loader",
+        "runs",
+    ]
+    (tmp_path / "speed_scaling.csv").write_text(
+        "operator,pass,nodes,seconds,machine,cores,threads,torch,commit,date\n"
+        "A,training,1024,0.1,M,2,1,2.13,c,d\nA,training,4096,0.4,M,2,1,2.13,c,d\nA,training,16384,,M,2,1,2.13,c,d\n"
+    )
+    monkeypatch.setattr(generate, "DOCS", tmp_path)
+    assert generate.timed("scaling")[1:] == [["A", "training", "4096", "0.4", "", "", ""]]
+    assert ["scaling", "M", "2", "1", "2.13", "c", "d"] in generate.runs()
+    assert generate.timed("plain")[1:] == []
+
+
 def test_tables_of_formats_are_those_of_the_code(generate: ModuleType) -> None:
     page = (DOCS / "formats.md").read_text()
     assert page == generate.formats(page), "run make docs and commit docs/formats.md"
