@@ -8,7 +8,7 @@ from torch.nn.functional import dropout, pad
 from meshop.data import InputError
 from meshop.nn.functional import Nodes
 from meshop.nn.grid_conv import GridConv
-from meshop.nn.shares import attend, softmax_shares, weighted_mean, with_ones
+from meshop.nn.shares import attend, linear_with_ones, part, softmax_shares, weighted_mean
 from meshop.nn.slices import Assignment
 
 
@@ -116,12 +116,12 @@ class ClusterAttention(nn.Module):
         nodes = Nodes(x, batch, measure, batch_size)
         if self.conv is not None:
             x = self.conv(x, batch, batch_size, shape)
-        q, k, v = self.lin_qkv(x).chunk(3, -1)  # [N, C] each
-        q = with_ones(q, self.heads)
-        shares = self.assign(softmax_shares(q, pad(self.cluster, (0, 0, 0, 1)), nodes))
-        total = shares.pool(q)  # [B, H, K, d + 1]
+        q, k, v = (part(self.lin_qkv, i, 3) for i in range(3))  # maps of x
+        ones = linear_with_ones(q, self.heads)
+        shares = self.assign(softmax_shares(x, pad(self.cluster, (0, 0, 0, 1)), nodes, ones))
+        total = shares.pool(x, ones)  # [B, H, K, d + 1]
         query = weighted_mean(total) if self.aggr == "mean" else total[..., :-1]
-        y = shares.unpool(attend(query, k, v, nodes)).to(x.dtype)  # [N, C]
+        y = shares.unpool(attend(query, x, k, v, nodes)).to(x.dtype)  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

@@ -8,7 +8,6 @@ from torch_geometric.nn.inits import reset
 from meshop.data import InputError
 from meshop.nn.functional import Nodes, missing
 from meshop.nn.hydra import Hydra
-from meshop.nn.shares import weighted_mean
 from meshop.nn.slices import Slices
 
 
@@ -103,8 +102,8 @@ class LatentSSM(nn.Module):
                 f"Expected coordinates as pos (got {pos.dtype}); LatentSSM takes x, pos, batch in this order"
             )
         nodes = Nodes(x, batch, measure, batch_size)
-        shares, f = self.slices(x, x, nodes, batch, batch_size, shape)
-        token = weighted_mean(shares.pool(f)).to(f.dtype).transpose(1, 2).flatten(-2)  # [B, M, C]
+        shares, token = self.slices(x, x, nodes, batch, batch_size, shape)
+        token = token.transpose(1, 2).flatten(-2)  # [B, M, C]
         if self.geometric_order:
             if pos is None:
                 raise missing(self, "pos")

@@ -5,7 +5,6 @@ from torch.nn.functional import dropout
 from torch_geometric.nn.inits import reset
 
 from meshop.nn.functional import Nodes
-from meshop.nn.shares import weighted_mean
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Slices
 
@@ -95,8 +94,7 @@ class PhysicsAttention(nn.Module):
         shape: Sequence[int] | None = None,
     ) -> Tensor:
         nodes = Nodes(x, batch, measure, batch_size)
-        shares, f = self.slices(x, x, nodes, batch, batch_size, shape)
-        token = weighted_mean(shares.pool(f)).to(f.dtype)  # [B, H, M, d]
+        shares, token = self.slices(x, x, nodes, batch, batch_size, shape)  # [B, H, M, d]
         y = shares.unpool(self.update(token))  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 

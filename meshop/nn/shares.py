@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
@@ -22,6 +22,8 @@ from torch.nn.functional import pad
 from meshop.nn.functional import Nodes, all_reduce, full_precision, segment_attention, soft_pool, soft_unpool
 
 PIECE = {"cpu": 2**18}  # weights H M of a piece together: 1 MB; on other devices 512 MB
+Linear = tuple[Tensor, Tensor]  # weight [C', C] and bias [C'] of a map from [N, C] to [N, C']
+
 _softmax_backward = torch.ops.aten._softmax_backward_data.out
 
 
@@ -29,10 +31,11 @@ class Shares(ABC):
     r"""How much of each node belongs to each token: :math:`w_n \in [0, 1]^M` in each head."""
 
     @abstractmethod
-    def pool(self, value: Tensor) -> Tensor:
+    def pool(self, value: Tensor, linear: Linear | None = None) -> Tensor:
         r"""Sums [B, H, M, d] of values [N, H d] over each graph: :math:`\sum_n m_n w_{nm} v_n`.
 
-        Of values :func:`with_ones`, :func:`weighted_mean` makes means.
+        With a linear map the values are what it makes of ``value``. Of values :func:`with_ones`,
+        :func:`weighted_mean` makes means.
         """
 
     @abstractmethod
@@ -44,37 +47,58 @@ class Shares(ABC):
         """All weights [N, H, M]."""
 
 
-def softmax_shares(x: Tensor, weight: Tensor, nodes: Nodes) -> Shares:
+def softmax_shares(x: Tensor, weight: Tensor, nodes: Nodes, linear: Linear | None = None) -> Shares:
     r"""The assignment :math:`w_n = \mathrm{softmax}_M(x_n W)`, in each head.
 
     Args:
         x: [N, H d]; a bias is the last row of W where the last of d is one, see :func:`with_ones`.
         weight: W [H, d, M]
         nodes: the graphs of the nodes.
+        linear: a map that is applied to x first, see :func:`linear_with_ones`; its output is not stored either.
     """
     if torch.compiler.is_compiling():
         tiles = nodes.tiles
-        logit = tiles.split_heads(x, weight.size(0)) @ weight  # [t, H, T, M]
+        logit = tiles.split_heads(_applied(linear, x), weight.size(0)) @ weight  # [t, H, T, M]
         return Stored(logit.softmax(-1, dtype=tiles.mass.dtype), nodes)
-    return Remade(x, weight, nodes)
+    return Remade(x, weight, nodes, linear)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, nodes: Nodes) -> Tensor:
-    """Attention of queries [B, H, K, d] of each graph to its nodes, keys and values [N, H d]: [B, H, K, d].
+def attend(query: Tensor, x: Tensor, key: Linear, value: Linear, nodes: Nodes) -> Tensor:
+    """Attention of queries [B, H, K, d] of each graph to its nodes: [B, H, K, d].
 
-    See :func:`~meshop.nn.functional.segment_attention`.
+    Keys and values are linear maps of the nodes' features x [N, C]. See
+    :func:`~meshop.nn.functional.segment_attention`.
     """
     if torch.compiler.is_compiling():
-        tiles, heads = nodes.tiles, query.size(1)
-        return segment_attention(query, tiles.split_heads(key, heads), tiles.split_heads(value, heads), tiles)
-    with full_precision(value):
-        query = query.to(nodes.dtype)
-        return _Attend.apply(query, nodes.in_order(key), nodes.in_order(value), nodes.mass, nodes.ptr)
+        tiles = nodes.tiles
+        k, v = (tiles.split_heads(_applied(linear, x), query.size(1)) for linear in (key, value))
+        return segment_attention(query, k, v, tiles)
+    with full_precision(x):
+        query, x, dtype = query.to(nodes.dtype), nodes.in_order(x), nodes.dtype
+        weights = (t.to(dtype) for t in (*key, *value))
+        return _Attend.apply(query, x, *weights, nodes.mass, nodes.ptr)
+
+
+def part(layer: nn.Linear, number: int, count: int) -> Linear:
+    """One of several maps to equal numbers of channels that a linear layer holds."""
+    weight, bias = layer.weight.chunk(count)[number], layer.bias.chunk(count)[number]
+    return weight, bias
 
 
 def with_ones(x: Tensor, heads: int) -> Tensor:
     """Features [N, H d] with a one behind those of each head: [N, H (d + 1)]."""
     return pad(x.unflatten(-1, (heads, -1)), (0, 1), value=1.0).flatten(-2)
+
+
+def linear_with_ones(linear: nn.Linear | Linear, heads: int) -> Linear:
+    """A linear map to [N, H d] that gives :func:`with_ones` of it."""
+    weight, bias = (linear.weight, linear.bias) if isinstance(linear, nn.Linear) else linear
+    weight = pad(weight.unflatten(0, (heads, -1)), (0, 0, 0, 1)).flatten(0, 1)  # [H (d + 1), C]
+    return weight, with_ones(bias, heads)
+
+
+def _applied(linear: Linear | None, x: Tensor) -> Tensor:
+    return x if linear is None else nn.functional.linear(x, *linear)
 
 
 def weighted_mean(total: Tensor) -> Tensor:
@@ -89,8 +113,9 @@ class Stored(Shares):
         self.weight = weight
         self.tiles = nodes.tiles
 
-    def pool(self, value: Tensor) -> Tensor:
-        return soft_pool(self.weight, self.tiles.split_heads(value, self.weight.size(1)), self.tiles, mean=False)
+    def pool(self, value: Tensor, linear: Linear | None = None) -> Tensor:
+        value = self.tiles.split_heads(_applied(linear, value), self.weight.size(1))
+        return soft_pool(self.weight, value, self.tiles, mean=False)
 
     def unpool(self, token: Tensor) -> Tensor:
         return self.tiles.merge_heads(soft_unpool(self.weight, token, self.tiles))
@@ -107,19 +132,23 @@ class Remade(Shares):
     a number of no meaning that goes from one to the other. So the softmax is differentiated once.
     """
 
-    def __init__(self, x: Tensor, weight: Tensor, nodes: Nodes) -> None:
+    def __init__(self, x: Tensor, weight: Tensor, nodes: Nodes, linear: Linear | None = None) -> None:
         self.x = nodes.in_order(x)
         self.weight = weight.to(nodes.dtype)
+        self.linear = self._cast(linear, nodes)
         self.nodes = nodes
-        self.small = _is_small(self.x, self.weight)
         self.link: Tensor | None = None
         self.left: list[tuple[Tensor, Tensor]] = []
 
-    def pool(self, value: Tensor) -> Tensor:
+    @staticmethod
+    def _cast(linear: Linear | None, nodes: Nodes) -> tuple[Tensor | None, Tensor | None]:
+        return (None, None) if linear is None else (linear[0].to(nodes.dtype), linear[1].to(nodes.dtype))
+
+    def pool(self, value: Tensor, linear: Linear | None = None) -> Tensor:
         with full_precision(value):
-            value = self.nodes.in_order(value)
-            left: list[tuple[Tensor, Tensor]] = []
-            total, link = _Pool.apply(self.x, value, self.weight, self.nodes.mass, self.nodes.ptr, self.small, left)
+            nodes, left = self.nodes, list[tuple[Tensor, Tensor]]()
+            maps = (*self.linear, *self._cast(linear, nodes))
+            total, link = _Pool.apply(self.x, nodes.in_order(value), self.weight, *maps, nodes.mass, nodes.ptr, left)
             if torch.is_grad_enabled():
                 self.link, self.left = link, left
             return all_reduce(total, "sum")
@@ -128,15 +157,15 @@ class Remade(Shares):
         with full_precision(token):
             link, self.link = self.link, None  # for one
             token = token.to(self.nodes.dtype)
-            y = _Unpool.apply(token, link, self.x, self.weight, self.nodes.ptr, self.small, self.left)
+            y = _Unpool.apply(token, link, self.x, self.weight, *self.linear, self.nodes.ptr, self.left)
             return self.nodes.as_given(y)
 
     @torch.no_grad()
     def weights(self) -> Tensor:
         out = self.x.new_empty(len(self.x), self.weight.size(0), self.weight.size(2), dtype=self.weight.dtype)
-        x, room = _by_head(self.x, self.weight), _room(self.weight)
+        assign = _Assign(self.weight)
         for _, rows in _pieces(self.nodes.ptr, self.weight):
-            out[rows] = _softmax(x[:, rows], self.weight, room, self.small).transpose(0, 1)
+            out[rows] = assign(_heads(self.x, rows, self.weight, *self.linear)).transpose(0, 1)
         return self.nodes.as_given(out)
 
 
@@ -165,36 +194,63 @@ def _view(room: Tensor, *shape: int) -> Tensor:
     return room[: math.prod(shape)].view(shape)
 
 
-def _by_head(x: Tensor, weight: Tensor) -> Tensor:
-    """Features [N, H d] as [H, N, d], a view."""
+def _heads(x: Tensor, rows: slice, weight: Tensor, linear: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+    """Features of some nodes [H, T, d], after a linear map where there is one."""
+    x = x[rows].to(weight.dtype)
+    x = x if linear is None or bias is None else torch.addmm(bias, x, linear.mT)
     return x.unflatten(1, (weight.size(0), -1)).transpose(0, 1)
 
 
-def _is_small(x: Tensor, weight: Tensor) -> bool:
-    """Whether no logit can be so large that its exponential is not a number, by Cauchy's inequality.
+class _Map:
+    """The gradients of a linear map, or of none, of features x [N, C] to [N, H d], piece by piece."""
 
-    Then a softmax needs no maximum. It is not worth the wait on other devices than the CPU.
-    """
-    if x.device.type != "cpu" or x.dtype != weight.dtype or not len(x):
-        return False
-    longest = torch.linalg.vector_norm(x.detach().unflatten(1, (weight.size(0), -1)), dim=-1).amax(0)  # [H]
-    return bool((longest * torch.linalg.vector_norm(weight.detach(), dim=1).amax(-1)).amax() < 60)
+    def __init__(self, x: Tensor, linear: Tensor | None) -> None:
+        self.x, self.linear = x, linear
+        self.d_x = torch.empty_like(x)
+        self.d_linear = None if linear is None else torch.zeros_like(linear)
+        self.d_bias = None if linear is None else linear.new_zeros(linear.size(0))
+
+    def add(self, rows: slice, *gradients: Tensor) -> None:
+        """That of the output for some nodes, [H, T, d] or several side by side."""
+        flat = torch.cat([gradient.transpose(0, 1).flatten(1) for gradient in gradients], 1)  # [T, H d]
+        if self.linear is None or self.d_linear is None or self.d_bias is None:
+            self.d_x[rows] = flat
+            return
+        self.d_x[rows] = flat @ self.linear
+        self.d_linear.addmm_(flat.mT, self.x[rows].to(flat.dtype))
+        self.d_bias += flat.sum(0)
 
 
-def _softmax(x: Tensor, weight: Tensor, room: Tensor, small: bool) -> Tensor:
-    """Weights [H, T, M] of nodes [H, T, d]."""
-    w = _view(room, x.size(0), x.size(1), weight.size(2))
-    torch.bmm(x.to(weight.dtype), weight, out=w)
-    if not small:
-        return torch.softmax(w, -1, out=w)
-    torch.exp(w, out=w)
-    return w.mul_(w.sum(-1, keepdim=True).reciprocal_())
+class _Assign:
+    """Weights [H, T, M] of the nodes [H, T, d] of a piece, in one place for all pieces."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+        self.room = _room(weight)
+        self.longest = torch.linalg.vector_norm(weight, dim=1).amax(-1)  # [H]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        w = torch.bmm(x, self.weight, out=_view(self.room, x.size(0), x.size(1), self.weight.size(2)))
+        if not self._small(x):
+            return torch.softmax(w, -1, out=w)
+        torch.exp(w, out=w)
+        return w.mul_(w.sum(-1, keepdim=True).reciprocal_())
+
+    def _small(self, x: Tensor) -> bool:
+        """Whether no logit can be so large that its exponential overflows, by Cauchy's inequality.
+
+        Then a softmax needs no maximum. To ask is not worth the wait on other devices than the CPU.
+        """
+        return x.device.type == "cpu" and bool(
+            (torch.linalg.vector_norm(x, dim=-1).amax(-1) * self.longest).amax() < 60
+        )
 
 
 class _Pool(Function):
-    """Sums over nodes of values, weighted by shares and masses, and what takes the gradient of unpooling.
+    """Sums over nodes of values, weighted by shares and masses, and a link to what is handed back.
 
-    ``x`` [N, H d], ``value`` [N, H e], ``weight`` [H, d, M], ``mass`` [N] to [B, H, M, e].
+    ``x`` [N, .] and ``value`` [N, .] go through the linear maps, if there are some, to [N, H d] and [N, H e]; with
+    ``weight`` [H, d, M] and ``mass`` [N] to [B, H, M, e].
     """
 
     @staticmethod
@@ -203,30 +259,40 @@ class _Pool(Function):
         x: Tensor,
         value: Tensor,
         weight: Tensor,
+        x_linear: Tensor | None,
+        x_bias: Tensor | None,
+        v_linear: Tensor | None,
+        v_bias: Tensor | None,
         mass: Tensor | None,
         ptr: list[int],
-        small: bool,
         left: list[tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         heads, _, tokens = weight.shape
-        total = weight.new_zeros(len(ptr) - 1, heads, tokens, value.size(1) // heads)
-        xs, vs, room = _by_head(x, weight), _by_head(value, weight), _room(weight)
+        width = (value.size(1) if v_linear is None else v_linear.size(0)) // heads
+        total = weight.new_zeros(len(ptr) - 1, heads, tokens, width)
+        assign = _Assign(weight)
         for graph, rows in _pieces(ptr, weight):
-            w = _softmax(xs[:, rows], weight, room, small)
-            v = vs[:, rows] if mass is None else vs[:, rows] * mass[rows, None]
-            total[graph].baddbmm_(w.mT, v.to(w.dtype))
-        ctx.save_for_backward(x, value, weight, mass)
-        ctx.ptr, ctx.small, ctx.left = ptr, small, left
+            w = assign(_heads(x, rows, weight, x_linear, x_bias))
+            v = _heads(value, rows, weight, v_linear, v_bias)
+            total[graph].baddbmm_(w.mT, v if mass is None else v * mass[rows, None])
+        ctx.save_for_backward(x, value, weight, x_linear, x_bias, v_linear, v_bias, mass)
+        ctx.ptr, ctx.left = ptr, left
         ctx.set_materialize_grads(False)
         return total, weight.new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_total: Tensor | None, d_link: Tensor | None) -> tuple[Tensor | None, ...]:
-        x, value, weight, mass = ctx.saved_tensors
+        x, value, weight, x_linear, x_bias, v_linear, v_bias, mass = ctx.saved_tensors
         d_y, token = (None, None) if d_link is None else ctx.left.pop()
-        d_x, d_weight, d_value = _assignment_backward(x, weight, ctx.ptr, ctx.small, d_y, token, value, mass, d_total)
-        return d_x, d_value, d_weight, None, None, None, None
+        pooled = None if d_total is None else (value, v_linear, v_bias, mass, d_total)
+        d_x, d_weight, d_value = _assignment_backward(x, x_linear, x_bias, weight, ctx.ptr, d_y, token, pooled)
+        d_v = (
+            (torch.zeros_like(value), None, None)
+            if d_value is None
+            else (d_value.d_x, d_value.d_linear, d_value.d_bias)
+        )
+        return d_x.d_x, d_v[0], d_weight, d_x.d_linear, d_x.d_bias, d_v[1], d_v[2], None, None, None
 
 
 class _Unpool(Function):
@@ -239,100 +305,109 @@ class _Unpool(Function):
         link: Tensor | None,
         x: Tensor,
         weight: Tensor,
+        x_linear: Tensor | None,
+        x_bias: Tensor | None,
         ptr: list[int],
-        small: bool,
         left: list[tuple[Tensor, Tensor]],
     ) -> Tensor:
         y = x.new_empty(len(x), token.size(1) * token.size(3))
-        xs, ys, room = _by_head(x, weight), _by_head(y, weight), _room(weight)
+        assign = _Assign(weight)
         for graph, rows in _pieces(ptr, weight):
-            ys[:, rows] = _softmax(xs[:, rows], weight, room, small) @ token[graph]
-        ctx.save_for_backward(token, x, weight)
-        ctx.ptr, ctx.small, ctx.left = ptr, small, None if link is None else left
+            w = assign(_heads(x, rows, weight, x_linear, x_bias))
+            y[rows].unflatten(1, (w.size(0), -1)).copy_((w @ token[graph]).transpose(0, 1))
+        ctx.save_for_backward(token, x, weight, x_linear, x_bias)
+        ctx.ptr, ctx.left = ptr, None if link is None else left
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        token, x, weight = ctx.saved_tensors
+        token, x, weight, x_linear, x_bias = ctx.saved_tensors
         d_token = torch.zeros_like(token)
-        xs, d_ys, room = _by_head(x, weight), _by_head(d_y, weight), _room(weight)
+        assign = _Assign(weight)
         for graph, rows in _pieces(ctx.ptr, weight):
-            w = _softmax(xs[:, rows], weight, room, ctx.small)
-            d_token[graph].baddbmm_(w.mT, d_ys[:, rows].to(w.dtype))
+            w = assign(_heads(x, rows, weight, x_linear, x_bias))
+            d_token[graph].baddbmm_(w.mT, _heads(d_y, rows, weight))
         if ctx.left is not None:
             ctx.left.append((d_y, token))
-            return d_token, weight.new_zeros(()), None, None, None, None, None
-        d_x, d_weight, _ = _assignment_backward(x, weight, ctx.ptr, ctx.small, d_y, token)
-        return d_token, None, d_x, d_weight, None, None, None
+            return d_token, weight.new_zeros(()), *[None] * 6
+        d_x, d_weight, _ = _assignment_backward(x, x_linear, x_bias, weight, ctx.ptr, d_y, token)
+        return d_token, None, d_x.d_x, d_weight, d_x.d_linear, d_x.d_bias, None, None
 
 
 def _assignment_backward(
     x: Tensor,
+    x_linear: Tensor | None,
+    x_bias: Tensor | None,
     weight: Tensor,
     ptr: list[int],
-    small: bool,
     d_y: Tensor | None,
     token: Tensor | None,
-    value: Tensor | None = None,
-    mass: Tensor | None = None,
-    d_total: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor | None]:
+    pooled: tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor] | None = None,
+) -> tuple[_Map, Tensor, _Map | None]:
     r"""Gradients of x, W and the values, from those of unpooling and of pooling.
 
     That of the weights is :math:`\partial L / \partial w_{nm} = g_n z_m + m_n v_n \, \partial L / \partial Z_m`, one
     product of the features of the nodes, side by side, with those of the tokens.
     """
-    d_x, d_weight = torch.empty_like(x), torch.zeros_like(weight)
-    d_value = None if value is None else torch.zeros_like(value) if d_total is None else torch.empty_like(value)
-    left = [
-        (features, scale)
-        for features, other, scale in ((d_y, token, None), (value, d_total, mass))
-        if other is not None
-    ]
+    d_x, d_weight, d_value = _Map(x, x_linear), torch.zeros_like(weight), None
+    value = v_linear = v_bias = mass = d_total = None
+    if pooled is not None:
+        value, v_linear, v_bias, mass, d_total = pooled
+        d_value = _Map(value, v_linear)
     right = torch.cat([t for t in (token, d_total) if t is not None], -1).mT.contiguous()
     back = weight.mT.contiguous()
-    room, other, both = _room(weight), _room(weight), _room(weight, right.size(-2))
-    xs, d_xs = _by_head(x, weight), _by_head(d_x, weight)
-    parts = [(_by_head(features, weight), scale) for features, scale in left if features is not None]
-    d_vs = None if d_value is None else _by_head(d_value, weight)
+    assign, other, both = _Assign(weight), _room(weight), _room(weight, right.size(-2))
     for graph, rows in _pieces(ptr, weight):
-        w = _softmax(xs[:, rows], weight, room, small)
-        product = _view(both, w.size(0), w.size(1), right.size(-2))
-        at = 0
-        for part, scale in parts:
-            target = product[..., at : at + part.size(2)]
-            target.copy_(part[:, rows])
-            if scale is not None:
-                target *= scale[rows, None]
-            at += part.size(2)
-        d_w = torch.bmm(product, right[graph], out=_view(other, *w.shape))
-        if d_vs is not None and d_total is not None:
-            d_v = w @ d_total[graph]
-            d_vs[:, rows] = d_v if mass is None else d_v.mul_(mass[rows, None])
+        q = _heads(x, rows, weight, x_linear, x_bias)
+        w = assign(q)
+        left = _view(both, w.size(0), w.size(1), right.size(-2))
+        width = 0 if token is None else token.size(-1)
+        if d_y is not None:
+            left[..., :width].copy_(_heads(d_y, rows, weight))
+        if value is not None and d_value is not None and d_total is not None:
+            v, d_v = _heads(value, rows, weight, v_linear, v_bias), w @ d_total[graph]
+            if mass is None:
+                left[..., width:].copy_(v)
+            else:
+                torch.mul(v, mass[rows, None], out=left[..., width:])
+                d_v *= mass[rows, None]
+            d_value.add(rows, d_v)
+        d_w = torch.bmm(left, right[graph], out=_view(other, *w.shape))
         d_logit = _softmax_backward(d_w, w, -1, w.dtype, grad_input=d_w)
-        d_xs[:, rows] = d_logit @ back
-        d_weight.baddbmm_(xs[:, rows].to(w.dtype).mT, d_logit)
+        d_x.add(rows, d_logit @ back)
+        d_weight.baddbmm_(q.mT, d_logit)
     return d_x, d_weight, d_value
 
 
 class _Attend(Function):
-    """Queries [B, H, K, d] over the nodes of their graph, keys and values [N, H d], by a softmax that is never whole.
+    """Queries [B, H, K, d] over the nodes of their graph, by a softmax that is never whole.
 
-    A running maximum and sums relative to it, as in flash attention (https://arxiv.org/abs/2205.14135).
+    A running maximum and sums relative to it, as in flash attention (https://arxiv.org/abs/2205.14135). Keys and values
+    are linear maps of x [N, C].
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mass: Tensor | None, ptr: list[int]) -> Tensor:
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        x: Tensor,
+        k_linear: Tensor,
+        k_bias: Tensor,
+        v_linear: Tensor,
+        v_bias: Tensor,
+        mass: Tensor | None,
+        ptr: list[int],
+    ) -> Tensor:
         _, heads, queries, width = query.shape
-        shape = query[0].mT if len(query) else query.new_zeros(heads, width, queries)  # [H, d, K]
+        shape = query.new_empty(heads, width, queries)
         scaled = query * width**-0.5
-        total = query.new_zeros(*query.shape[:3], value.size(1) // heads)
+        total = query.new_zeros(*query.shape[:3], v_linear.size(0) // heads)
         norm = query.new_zeros(*query.shape[:3], 1)
         top = torch.full_like(norm, torch.finfo(query.dtype).min)
-        keys, values, room = _by_head(key, shape), _by_head(value, shape), _room(shape)
+        room = _room(shape)
         for graph, rows in _pieces(ptr, shape):
-            k, v = keys[:, rows].to(query.dtype), values[:, rows].to(query.dtype)
+            k, v = _heads(x, rows, shape, k_linear, k_bias), _heads(x, rows, shape, v_linear, v_bias)
             e = torch.bmm(scaled[graph], k.mT, out=_view(room, heads, queries, k.size(1)))
             new = torch.maximum(top[graph], e.amax(-1, keepdim=True))
             shrink = (top[graph] - new).exp_()
@@ -344,35 +419,40 @@ class _Attend(Function):
             total[graph] *= shrink
             total[graph].baddbmm_(e, v)
         common = all_reduce(top, "max")
-        shrink = (top - common).exp_()
-        sums = all_reduce(torch.cat([total, norm], -1) * shrink, "sum")
+        sums = all_reduce(torch.cat([total, norm], -1) * (top - common).exp_(), "sum")
         norm = sums[..., -1:].clamp_min(torch.finfo(query.dtype).tiny)  # of a graph without nodes
         z = sums[..., :-1] / norm
-        ctx.save_for_backward(query, key, value, mass, z, common + norm.log())
+        ctx.save_for_backward(query, x, k_linear, k_bias, v_linear, v_bias, mass, z, common + norm.log())
         ctx.ptr = ptr
         return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_z: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, mass, z, log_norm = ctx.saved_tensors
+        query, x, k_linear, k_bias, v_linear, v_bias, mass, z, log_norm = ctx.saved_tensors
         _, heads, queries, width = query.shape
-        shape = query[0].mT if len(query) else query.new_zeros(heads, width, queries)
+        shape = query.new_empty(heads, width, queries)
         d_z = all_reduce(d_z.contiguous(), "sum")
         scaled = query * width**-0.5
         inner = (d_z * z).sum(-1, keepdim=True)
-        d_query, d_key, d_value = torch.zeros_like(query), torch.empty_like(key), torch.empty_like(value)
-        keys, values, d_keys, d_values = (_by_head(t, shape) for t in (key, value, d_key, d_value))
+        d_query = torch.zeros_like(query)
+        linear, bias = torch.cat([k_linear, v_linear]), torch.cat([k_bias, v_bias])
+        d_kv = _Map(x, linear)
         room, other = _room(shape), _room(shape)
         for graph, rows in _pieces(ctx.ptr, shape):
-            k, v = keys[:, rows].to(query.dtype), values[:, rows].to(query.dtype)
+            kv = torch.addmm(bias, x[rows].to(linear.dtype), linear.mT)
+            k, v = (t.unflatten(1, (heads, -1)).transpose(0, 1) for t in kv.split([len(k_linear), len(v_linear)], 1))
             p, d_p = (_view(buffer, heads, queries, k.size(1)) for buffer in (room, other))
             torch.bmm(scaled[graph], k.mT, out=p).sub_(log_norm[graph])
             torch.exp(p, out=p)
             if mass is not None:
                 p *= mass[rows]
-            d_values[:, rows] = p.mT @ d_z[graph]
+            d_v = p.mT @ d_z[graph]
             torch.bmm(d_z[graph], v.mT, out=d_p).sub_(inner[graph]).mul_(p)
             d_query[graph].baddbmm_(d_p, k)
-            d_keys[:, rows] = d_p.mT @ scaled[graph]
-        return d_query * width**-0.5, d_key, d_value, None, None
+            d_k = d_p.mT @ scaled[graph]
+            d_kv.add(rows, d_k, d_v)
+        d_k_linear, d_v_linear, d_k_bias, d_v_bias = (
+            t for d in (d_kv.d_linear, d_kv.d_bias) if d is not None for t in d.split([len(k_linear), len(v_linear)])
+        )
+        return d_query * width**-0.5, d_kv.d_x, d_k_linear, d_k_bias, d_v_linear, d_v_bias, None, None

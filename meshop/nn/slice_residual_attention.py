@@ -6,7 +6,6 @@ from torch_geometric.nn.inits import reset
 
 from meshop.nn.functional import Nodes, call_with, taken
 from meshop.nn.rezero import ReZero
-from meshop.nn.shares import weighted_mean
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Slices
 
@@ -106,8 +105,7 @@ class SliceResidualAttention(nn.Module):
         nodes = Nodes(x, batch, measure, batch_size)
         local_x = call_with(self.local_x, self._taken[0], x, given)
         local_f = call_with(self.local_f, self._taken[1], x, given)
-        shares, f = self.slices(local_x, local_f, nodes)
-        token = weighted_mean(shares.pool(f)).to(f.dtype)  # [B, H, M, d]
+        shares, token = self.slices(local_x, local_f, nodes)  # [B, H, M, d]
         updated = self.update(token)
         y = shares.unpool(updated)  # [N, C]
         y = dropout(self.lin_out(y), self.dropout, self.training)

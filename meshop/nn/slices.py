@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -6,7 +7,7 @@ from torch import Tensor, nn
 from meshop.data import InputError
 from meshop.nn.functional import Nodes
 from meshop.nn.grid_conv import GridConv
-from meshop.nn.shares import Shares, softmax_shares, with_ones
+from meshop.nn.shares import Linear, Shares, linear_with_ones, softmax_shares, weighted_mean, with_ones
 
 
 class Assignment(nn.Module):
@@ -20,12 +21,13 @@ class Assignment(nn.Module):
 
 
 class Slices(nn.Module):
-    r"""The slices of Transolver: how much of each node goes to each of them, and what it carries there.
+    r"""The slices of Transolver: how much of each node goes to each of them, and what they are made of.
 
     With :math:`x_n, f_n \in \mathbb{R}^d` two maps of a node's features in one head,
 
     .. math::
-        w_n = \mathrm{softmax}_M \bigl( (W_s x_n + b_s) / \tau \bigr) .
+        w_n = \mathrm{softmax}_M \bigl( (W_s x_n + b_s) / \tau \bigr), \qquad
+        z_m = \sum_n m_n w_{nm} f_n \big/ \bigl( \textstyle\sum_n m_n w_{nm} + 10^{-5} \bigr) .
 
     :math:`W_s` is shared by the heads; :math:`\tau`, clamped to [0.1, 5], is learned for each. It is the first step of
     :class:`PhysicsAttention`, :class:`SliceResidualAttention` and :class:`LatentSSM`.
@@ -38,7 +40,7 @@ class Slices(nn.Module):
 
     Shapes:
         - **input:** x and f [N, C] (the same features, or local ones for either), and the graphs of the nodes
-        - **output:** w as :class:`~meshop.nn.shares.Shares`, and f [N, H (d + 1)], with ones
+        - **output:** w as :class:`~meshop.nn.shares.Shares`, and z [B, H, M, d]
 
     Raises:
         InputError: ``channels`` is no multiple of ``heads``; the nodes are not the grid that was promised.
@@ -75,12 +77,16 @@ class Slices(nn.Module):
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
     ) -> tuple[Shares, Tensor]:
-        grid = () if self.grid_dim is None else (batch, batch_size, shape)
-        q = with_ones(self.lin_x(x, *grid), self.heads)  # [N, H (d + 1)]
-        f = with_ones(self.lin_f(f, *grid), self.heads)
         tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
         weight = torch.cat([self.lin_slice.weight, self.lin_slice.bias[:, None]], 1).T / tau  # [H, d + 1, M]
-        return self.assign(softmax_shares(q, weight, nodes)), f
+        maps: list[Linear | None] = [None, None]
+        if self.grid_dim is None:
+            maps = [linear_with_ones(cast(nn.Linear, lin), self.heads) for lin in (self.lin_x, self.lin_f)]
+        else:
+            grid = (batch, batch_size, shape)
+            x, f = with_ones(self.lin_x(x, *grid), self.heads), with_ones(self.lin_f(f, *grid), self.heads)
+        shares = self.assign(softmax_shares(x, weight, nodes, maps[0]))
+        return shares, weighted_mean(shares.pool(f, maps[1])).to(f.dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices})"

@@ -3,10 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import linear
 
 from meshop.nn import ClusterAttention, LatentSSM, PhysicsAttention, SliceResidualAttention, shares
 from meshop.nn.functional import Nodes
-from meshop.nn.shares import Remade, Stored, attend, softmax_shares, weighted_mean, with_ones
+from meshop.nn.shares import Remade, Stored, attend, linear_with_ones, softmax_shares, weighted_mean, with_ones
 
 H, D, M, E = 2, 3, 5, 4
 BATCHES = {"one": None, "ragged": [0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 3], "mixed": [3, 0, 2, 2, 0, 2, 3, 0, 2, 0, 0]}
@@ -51,7 +52,7 @@ def test_pooling_and_handing_back(nodes: Nodes, measured: bool, mean: bool, larg
         inputs = (x, value, weight, update)
         results.append([token, y, *torch.autograd.grad((y * y.detach().sin()).sum() + token.cos().sum(), inputs)])
     assert isinstance(own, Remade)
-    assert own.small == (not large)
+    assert shares._Assign(weight)._small(x.unflatten(1, (H, -1)).transpose(0, 1)) == (not large)
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(own.weights(), stored(x, weight, nodes).weights().detach())
@@ -74,19 +75,42 @@ def test_either_alone(nodes: Nodes) -> None:
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
+def test_maps_of_nodes_are_part_of_it(nodes: Nodes) -> None:
+    """Their output is not kept, and the same tensor may be x and value."""
+    x, weight = draw(11, 6), draw(H, D + 1, M)
+    maps = [(draw(H * width, 6), draw(H * width)) for width in (D, E)]
+    ones = [linear_with_ones(linear, H) for linear in maps]
+    inputs = [x, weight, *maps[0], *maps[1]]
+    results = []
+    for apart in (True, False):
+        if apart:
+            q, v = (with_ones(linear(x, *linear_map), H) for linear_map in maps)
+            own = softmax_shares(q, weight, nodes)
+            token = weighted_mean(own.pool(v))
+        else:
+            own = softmax_shares(x, weight, nodes, ones[0])
+            token = weighted_mean(own.pool(x, ones[1]))
+        y = own.unpool(token)
+        results.append([token, y, *torch.autograd.grad(y.square().sum() + token.cos().sum(), inputs)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
 def test_attention_to_nodes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    query, key, value = draw(5 if nodes.batch is not None else 1, H, M, D), draw(11, H * D), draw(11, H * E)
+    query, x = draw(5 if nodes.batch is not None else 1, H, M, D), draw(11, 6)
+    key, value = ((draw(H * width, 6), draw(H * width)) for width in (D, E))
     with torch.no_grad():
-        key[3] *= 300  # a logit far above the others, that exp would not hold
-    ours = attend(query, key, value, nodes)
+        x[3] *= 300  # a logit far above the others, that exp would not hold
+    ours = attend(query, x, key, value, nodes)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    theirs = attend(query, key, value, nodes)
+    theirs = attend(query, x, key, value, nodes)
     some = [0] if nodes.batch is None else [0, 2, 3]  # graphs with nodes
     assert bool(ours.isfinite().all())
     torch.testing.assert_close(ours[some], theirs[some])
-    grads = [torch.autograd.grad(z[some].square().sum(), (query, key, value)) for z in (ours, theirs)]
+    inputs = (query, x, *key, *value)
+    grads = [torch.autograd.grad(z[some].square().sum(), inputs) for z in (ours, theirs)]
     for a, b in zip(*grads, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("layer", [ClusterAttention, PhysicsAttention, SliceResidualAttention, LatentSSM])
