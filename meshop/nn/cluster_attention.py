@@ -119,7 +119,7 @@ class ClusterAttention(nn.Module):
         q, k, v = (part(self.lin_qkv, i, 3) for i in range(3))  # maps of x
         ones = linear_with_ones(q, self.heads)
         shares = self.assign(softmax_shares(x, pad(self.cluster, (0, 0, 0, 1)), nodes, ones))
-        total = shares.pool(x, ones)  # [B, H, K, d + 1]
+        total = shares.pool()  # [B, H, K, d + 1]
         query = weighted_mean(total) if self.aggr == "mean" else total[..., :-1]
         y = shares.unpool(attend(query, x, k, v, nodes)).to(x.dtype)  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)

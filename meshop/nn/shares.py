@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,11 +31,12 @@ class Shares(ABC):
     r"""How much of each node belongs to each token: :math:`w_n \in [0, 1]^M` in each head."""
 
     @abstractmethod
-    def pool(self, value: Tensor, linear: Linear | None = None) -> Tensor:
+    def pool(self, value: Tensor | None = None, linear: Linear | None = None) -> Tensor:
         r"""Sums [B, H, M, d] of values [N, H d] over each graph: :math:`\sum_n m_n w_{nm} v_n`.
 
-        With a linear map the values are what it makes of ``value``. Of values :func:`with_ones`,
-        :func:`weighted_mean` makes means.
+        With a linear map the values are what it makes of ``value``, or without one of the features x from which the
+        shares come; without both they are what the shares come from after their own map. Of values
+        :func:`with_ones`, :func:`weighted_mean` makes means.
         """
 
     @abstractmethod
@@ -59,7 +60,7 @@ def softmax_shares(x: Tensor, weight: Tensor, nodes: Nodes, linear: Linear | Non
     if torch.compiler.is_compiling():
         tiles = nodes.tiles
         logit = tiles.split_heads(_applied(linear, x), weight.size(0)) @ weight  # [t, H, T, M]
-        return Stored(logit.softmax(-1, dtype=tiles.mass.dtype), nodes)
+        return Stored(logit.softmax(-1, dtype=tiles.mass.dtype), nodes, x, linear)
     return Remade(x, weight, nodes, linear)
 
 
@@ -109,11 +110,15 @@ def weighted_mean(total: Tensor) -> Tensor:
 class Stored(Shares):
     """Weights in tiles [t, H, T, M]."""
 
-    def __init__(self, weight: Tensor, nodes: Nodes) -> None:
+    def __init__(self, weight: Tensor, nodes: Nodes, x: Tensor | None = None, linear: Linear | None = None) -> None:
         self.weight = weight
         self.tiles = nodes.tiles
+        self.x, self.linear = x, linear
 
-    def pool(self, value: Tensor, linear: Linear | None = None) -> Tensor:
+    def pool(self, value: Tensor | None = None, linear: Linear | None = None) -> Tensor:
+        if value is None:
+            assert self.x is not None
+            value, linear = self.x, linear or self.linear
         value = self.tiles.split_heads(_applied(linear, value), self.weight.size(1))
         return soft_pool(self.weight, value, self.tiles, mean=False)
 
@@ -144,11 +149,12 @@ class Remade(Shares):
     def _cast(linear: Linear | None, nodes: Nodes) -> tuple[Tensor | None, Tensor | None]:
         return (None, None) if linear is None else (linear[0].to(nodes.dtype), linear[1].to(nodes.dtype))
 
-    def pool(self, value: Tensor, linear: Linear | None = None) -> Tensor:
-        with full_precision(value):
+    def pool(self, value: Tensor | None = None, linear: Linear | None = None) -> Tensor:
+        with full_precision(self.x):
             nodes, left = self.nodes, list[tuple[Tensor, Tensor]]()
             maps = (*self.linear, *self._cast(linear, nodes))
-            total, link = _Pool.apply(self.x, nodes.in_order(value), self.weight, *maps, nodes.mass, nodes.ptr, left)
+            value = None if value is None else nodes.in_order(value)
+            total, link = _Pool.apply(self.x, value, self.weight, *maps, nodes.mass, nodes.ptr, left)
             if torch.is_grad_enabled():
                 self.link, self.left = link, left
             return all_reduce(total, "sum")
@@ -246,18 +252,38 @@ class _Assign:
         )
 
 
+class _Nodes(NamedTuple):
+    """What the nodes of a pool bring: x and values [N, .], and the linear maps they go through, if there are some.
+
+    Without values, the map of the values is one of x; without that, too, the values are x after its map.
+    """
+
+    x: Tensor
+    value: Tensor | None
+    x_linear: Tensor | None
+    x_bias: Tensor | None
+    v_linear: Tensor | None = None
+    v_bias: Tensor | None = None
+
+    def __call__(self, rows: slice, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """x and the values [H, T, .] of some nodes."""
+        q = _heads(self.x, rows, weight, self.x_linear, self.x_bias)
+        if self.value is None and self.v_linear is None:
+            return q, q
+        return q, _heads(self.x if self.value is None else self.value, rows, weight, self.v_linear, self.v_bias)
+
+
 class _Pool(Function):
     """Sums over nodes of values, weighted by shares and masses, and a link to what is handed back.
 
-    ``x`` [N, .] and ``value`` [N, .] go through the linear maps, if there are some, to [N, H d] and [N, H e]; with
-    ``weight`` [H, d, M] and ``mass`` [N] to [B, H, M, e].
+    With ``weight`` [H, d, M] and ``mass`` [N] to [B, H, M, e].
     """
 
     @staticmethod
     def forward(
         ctx: Any,
         x: Tensor,
-        value: Tensor,
+        value: Tensor | None,
         weight: Tensor,
         x_linear: Tensor | None,
         x_bias: Tensor | None,
@@ -268,14 +294,13 @@ class _Pool(Function):
         left: list[tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         heads, _, tokens = weight.shape
-        width = (value.size(1) if v_linear is None else v_linear.size(0)) // heads
+        nodes, assign = _Nodes(x, value, x_linear, x_bias, v_linear, v_bias), _Assign(weight)
+        width = nodes(slice(0, 0), weight)[1].size(-1)
         total = weight.new_zeros(len(ptr) - 1, heads, tokens, width)
-        assign = _Assign(weight)
         for graph, rows in _pieces(ptr, weight):
-            w = assign(_heads(x, rows, weight, x_linear, x_bias))
-            v = _heads(value, rows, weight, v_linear, v_bias)
-            total[graph].baddbmm_(w.mT, v if mass is None else v * mass[rows, None])
-        ctx.save_for_backward(x, value, weight, x_linear, x_bias, v_linear, v_bias, mass)
+            q, v = nodes(rows, weight)
+            total[graph].baddbmm_(assign(q).mT, v if mass is None else v * mass[rows, None])
+        ctx.save_for_backward(*nodes, weight, mass)
         ctx.ptr, ctx.left = ptr, left
         ctx.set_materialize_grads(False)
         return total, weight.new_zeros(())
@@ -283,16 +308,12 @@ class _Pool(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_total: Tensor | None, d_link: Tensor | None) -> tuple[Tensor | None, ...]:
-        x, value, weight, x_linear, x_bias, v_linear, v_bias, mass = ctx.saved_tensors
+        *nodes, weight, mass = ctx.saved_tensors
         d_y, token = (None, None) if d_link is None else ctx.left.pop()
-        pooled = None if d_total is None else (value, v_linear, v_bias, mass, d_total)
-        d_x, d_weight, d_value = _assignment_backward(x, x_linear, x_bias, weight, ctx.ptr, d_y, token, pooled)
-        d_v = (
-            (torch.zeros_like(value), None, None)
-            if d_value is None
-            else (d_value.d_x, d_value.d_linear, d_value.d_bias)
+        d_x, d_value, d_weight, *d_maps = _assignment_backward(
+            _Nodes(*nodes), weight, ctx.ptr, d_y, token, d_total, mass
         )
-        return d_x.d_x, d_v[0], d_weight, d_x.d_linear, d_x.d_bias, d_v[1], d_v[2], None, None, None
+        return d_x, d_value, d_weight, *d_maps, None, None, None
 
 
 class _Unpool(Function):
@@ -331,53 +352,70 @@ class _Unpool(Function):
         if ctx.left is not None:
             ctx.left.append((d_y, token))
             return d_token, weight.new_zeros(()), *[None] * 6
-        d_x, d_weight, _ = _assignment_backward(x, x_linear, x_bias, weight, ctx.ptr, d_y, token)
-        return d_token, None, d_x.d_x, d_weight, d_x.d_linear, d_x.d_bias, None, None
+        d_x, _, d_weight, d_linear, d_bias, *_ = _assignment_backward(
+            _Nodes(x, None, x_linear, x_bias), weight, ctx.ptr, d_y, token
+        )
+        return d_token, None, d_x, d_weight, d_linear, d_bias, None, None
 
 
 def _assignment_backward(
-    x: Tensor,
-    x_linear: Tensor | None,
-    x_bias: Tensor | None,
+    nodes: _Nodes,
     weight: Tensor,
     ptr: list[int],
     d_y: Tensor | None,
     token: Tensor | None,
-    pooled: tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor] | None = None,
-) -> tuple[_Map, Tensor, _Map | None]:
-    r"""Gradients of x, W and the values, from those of unpooling and of pooling.
+    d_total: Tensor | None = None,
+    mass: Tensor | None = None,
+) -> tuple[Tensor | None, ...]:
+    r"""Gradients of x, values and W and of the maps, from those of unpooling and of pooling.
 
     That of the weights is :math:`\partial L / \partial w_{nm} = g_n z_m + m_n v_n \, \partial L / \partial Z_m`, one
     product of the features of the nodes, side by side, with those of the tokens.
     """
-    d_x, d_weight, d_value = _Map(x, x_linear), torch.zeros_like(weight), None
-    value = v_linear = v_bias = mass = d_total = None
-    if pooled is not None:
-        value, v_linear, v_bias, mass, d_total = pooled
-        d_value = _Map(value, v_linear)
+    x, value, x_linear, _, v_linear, _ = nodes
+    pools, joint = d_total is not None, value is None and v_linear is not None and d_total is not None
+    sizes = [len(linear) for linear in (x_linear, v_linear) if linear is not None]
+    d_x = _Map(
+        x, torch.cat([x_linear, v_linear]) if joint and x_linear is not None and v_linear is not None else x_linear
+    )
+    d_value = None if value is None or not pools else _Map(value, v_linear)
+    d_weight = torch.zeros_like(weight)
     right = torch.cat([t for t in (token, d_total) if t is not None], -1).mT.contiguous()
-    back = weight.mT.contiguous()
+    back, width = weight.mT.contiguous(), 0 if token is None else token.size(-1)
     assign, other, both = _Assign(weight), _room(weight), _room(weight, right.size(-2))
     for graph, rows in _pieces(ptr, weight):
-        q = _heads(x, rows, weight, x_linear, x_bias)
+        q, v = nodes(rows, weight) if pools else (_heads(x, rows, weight, *nodes[2:4]), None)
         w = assign(q)
         left = _view(both, w.size(0), w.size(1), right.size(-2))
-        width = 0 if token is None else token.size(-1)
         if d_y is not None:
             left[..., :width].copy_(_heads(d_y, rows, weight))
-        if value is not None and d_value is not None and d_total is not None:
-            v, d_v = _heads(value, rows, weight, v_linear, v_bias), w @ d_total[graph]
-            if mass is None:
-                left[..., width:].copy_(v)
-            else:
-                torch.mul(v, mass[rows, None], out=left[..., width:])
+        d_v = None
+        if v is not None and d_total is not None:
+            d_v = w @ d_total[graph]
+            left[..., width:].copy_(v)
+            if mass is not None:
+                left[..., width:] *= mass[rows, None]
                 d_v *= mass[rows, None]
-            d_value.add(rows, d_v)
         d_w = torch.bmm(left, right[graph], out=_view(other, *w.shape))
         d_logit = _softmax_backward(d_w, w, -1, w.dtype, grad_input=d_w)
-        d_x.add(rows, d_logit @ back)
         d_weight.baddbmm_(q.mT, d_logit)
-    return d_x, d_weight, d_value
+        d_q = d_logit @ back
+        if d_v is None:
+            d_x.add(rows, d_q)
+        elif joint:
+            d_x.add(rows, d_q, d_v)
+        elif d_value is not None:
+            d_x.add(rows, d_q)
+            d_value.add(rows, d_v)
+        else:
+            d_x.add(rows, d_q.add_(d_v))
+    if joint and d_x.d_linear is not None and d_x.d_bias is not None:
+        d_maps = [d for pair in zip(d_x.d_linear.split(sizes), d_x.d_bias.split(sizes), strict=True) for d in pair]
+        return d_x.d_x, None, d_weight, *d_maps
+    d_maps = [d_x.d_linear, d_x.d_bias, None, None]
+    if d_value is not None:
+        d_maps[2:] = [d_value.d_linear, d_value.d_bias]
+    return d_x.d_x, None if d_value is None else d_value.d_x, d_weight, *d_maps
 
 
 class _Attend(Function):

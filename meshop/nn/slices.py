@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from meshop.data import InputError
 from meshop.nn.functional import Nodes
 from meshop.nn.grid_conv import GridConv
-from meshop.nn.shares import Linear, Shares, linear_with_ones, softmax_shares, weighted_mean, with_ones
+from meshop.nn.shares import Shares, linear_with_ones, softmax_shares, weighted_mean, with_ones
 
 
 class Assignment(nn.Module):
@@ -79,14 +79,18 @@ class Slices(nn.Module):
     ) -> tuple[Shares, Tensor]:
         tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
         weight = torch.cat([self.lin_slice.weight, self.lin_slice.bias[:, None]], 1).T / tau  # [H, d + 1, M]
-        maps: list[Linear | None] = [None, None]
         if self.grid_dim is None:
-            maps = [linear_with_ones(cast(nn.Linear, lin), self.heads) for lin in (self.lin_x, self.lin_f)]
+            map_x, map_f = (linear_with_ones(cast(nn.Linear, lin), self.heads) for lin in (self.lin_x, self.lin_f))
+            shares = self.assign(softmax_shares(x, weight, nodes, map_x))
+            total = shares.pool(None if f is x else f, map_f)
         else:
-            grid = (batch, batch_size, shape)
-            x, f = with_ones(self.lin_x(x, *grid), self.heads), with_ones(self.lin_f(f, *grid), self.heads)
-        shares = self.assign(softmax_shares(x, weight, nodes, maps[0]))
-        return shares, weighted_mean(shares.pool(f, maps[1])).to(f.dtype)
+            x, f = (
+                with_ones(conv(h, batch, batch_size, shape), self.heads)
+                for conv, h in ((self.lin_x, x), (self.lin_f, f))
+            )
+            shares = self.assign(softmax_shares(x, weight, nodes))
+            total = shares.pool(f)
+        return shares, weighted_mean(total).to(f.dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels}, heads={self.heads}, num_slices={self.num_slices})"

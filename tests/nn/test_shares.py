@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import linear
 
 from meshop.nn import ClusterAttention, LatentSSM, PhysicsAttention, SliceResidualAttention, shares
 from meshop.nn.functional import Nodes
@@ -75,25 +74,31 @@ def test_either_alone(nodes: Nodes) -> None:
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_maps_of_nodes_are_part_of_it(nodes: Nodes) -> None:
-    """Their output is not kept, and the same tensor may be x and value."""
-    x, weight = draw(11, 6), draw(H, D + 1, M)
+@pytest.mark.parametrize("kind", ["own", "same", "other", "none"])
+def test_maps_of_nodes_are_part_of_it(nodes: Nodes, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values are another map of x, what the shares come from, or a map of something else; or there are none."""
+    x, other, weight = draw(11, 6), draw(11, 6), draw(H, D + 1, M)
     maps = [(draw(H * width, 6), draw(H * width)) for width in (D, E)]
-    ones = [linear_with_ones(linear, H) for linear in maps]
-    inputs = [x, weight, *maps[0], *maps[1]]
+    ones = [linear_with_ones(m, H) for m in maps]
+    token = draw(5 if nodes.batch is not None else 1, H, M, D)
     results = []
-    for apart in (True, False):
-        if apart:
-            q, v = (with_ones(linear(x, *linear_map), H) for linear_map in maps)
-            own = softmax_shares(q, weight, nodes)
-            token = weighted_mean(own.pool(v))
-        else:
-            own = softmax_shares(x, weight, nodes, ones[0])
-            token = weighted_mean(own.pool(x, ones[1]))
-        y = own.unpool(token)
-        results.append([token, y, *torch.autograd.grad(y.square().sum() + token.cos().sum(), inputs)])
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    for compiling in (True, False):
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda compiling=compiling: compiling)
+        own = softmax_shares(x, weight, nodes, ones[0])
+        assert isinstance(own, Stored if compiling else Remade)
+        given = {"own": (None, ones[1]), "same": (), "other": (other, ones[1])}
+        z = token if kind == "none" else weighted_mean(own.pool(*given[kind]))
+        y = own.unpool(z)
+        inputs = [
+            x,
+            weight,
+            *maps[0],
+            *(maps[1] if kind in ("own", "other") else ()),
+            *([other] if kind == "other" else ()),
+        ]
+        results.append([z, y, *torch.autograd.grad(y.square().sum() + z.cos().sum(), inputs)])
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)
 
 
 def test_attention_to_nodes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
