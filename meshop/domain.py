@@ -279,15 +279,15 @@ def cut(data: T, rank: int, ranks: int) -> T:
     owner = (data.owner if "owner" in data else partition(data, ranks)).long()
     mine = owner == rank
     own = mine.nonzero()[:, 0]
-    keep, halo, place = None, None, None
+    keep, edges, halo = None, None, None
     if "edge_index" in data:
-        keep, halo, place = _halo_of(data.edge_index, owner, rank, ranks)
+        keep, edges, halo = _halo_of(data.edge_index, owner, rank, ranks)
     out: T = data.__copy__()
     for key, value in data.items():
         if key in ("owner", "ptr", *CELLS):
             del out[key]
         elif key == "edge_index":
-            out[key] = place[value[:, keep]]
+            out[key] = edges
         elif key == "num_nodes":
             out[key] = len(own)
         elif _a_row_a_node(data, key):
@@ -305,8 +305,8 @@ def _a_row_a_node(data: Data, key: str) -> bool:
     return key not in slices or torch.equal(slices[key].cpu(), data.ptr.cpu())  # not a row a graph
 
 
-def _halo_of(edge_index: Tensor, owner: Tensor, rank: int, ranks: int) -> tuple[Tensor, Halo, Tensor]:
-    """The edges that a part keeps, its halo, and the place of each node in it."""
+def _halo_of(edge_index: Tensor, owner: Tensor, rank: int, ranks: int) -> tuple[Tensor, Tensor, Halo]:
+    """Which edges a part keeps, these in its own numbers, and its halo."""
     source, target = edge_index
     crosses = owner[source] != owner[target]
     border = torch.zeros_like(owner, dtype=torch.bool)
@@ -333,4 +333,5 @@ def _halo_of(edge_index: Tensor, owner: Tensor, rank: int, ranks: int) -> tuple[
     place[ghosts] = torch.arange(own, own + len(ghosts), device=owner.device)
     sent = [place[reach(other)[1] & mine] for other in range(ranks)]
     sizes = owner[ghosts].bincount(minlength=ranks).tolist()
-    return ring[target], Halo(own, torch.cat(sent), [len(nodes) for nodes in sent], sizes), place
+    keep = ring[target]
+    return keep, place[edge_index[:, keep]], Halo(own, torch.cat(sent), [len(nodes) for nodes in sent], sizes)

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 from torch_geometric.nn import GAT, GCN, GIN, GATv2Conv, GCNConv, GraphSAGE, LayerNorm, SAGEConv
 from torch_geometric.nn.models import PNA
 

@@ -9,7 +9,7 @@ from torch_geometric.nn import GCN, PointTransformerConv, SAGEConv, Sequential
 
 from meshop.data import InputError
 from meshop.models import CANO, Transolver
-from meshop.nn import Block, ClusterAttention, EideticAttention, LinearAttentionNO, call
+from meshop.nn import ClusterAttention, call
 from meshop.nn.functional import (
     NODES,
     TILE,
