@@ -41,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("meshop")
     logger.addHandler(handler)
-    rank = processes()[0]
+    rank, ranks = processes()
     logger.setLevel(logging.ERROR if rank else logging.INFO)
     try:
-        if options.verb == "train" and choice.devices > 1 and "WORLD_SIZE" not in os.environ and not choice.dry_run:
+        if options.verb == "train" and choice.devices > ranks == 1 and not choice.dry_run:
             return _launch(choice, argv)
         with contextlib.redirect_stdout(None if rank else sys.stdout):
             VERBS[options.verb][1](choice)
@@ -57,8 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if choice.debug:
             raise
-        if lost_another(error):
-            print("meshop: another process of this run is gone; continue with --resume", file=sys.stderr)
+        if ranks > 1 and lost_another(error):
+            if "TORCHELASTIC_RUN_ID" in os.environ:  # ours says itself which one it was
+                print(f"meshop: another process than {rank} is gone; continue with --resume", file=sys.stderr)
             return LOST
         print(f"meshop: {_one_sentence(error)}", file=sys.stderr)
         return 1

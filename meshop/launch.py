@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from meshop.data import InputError
 
@@ -60,43 +61,48 @@ def first_alone() -> Iterator[None]:
 def lost_another(error: BaseException) -> bool:
     """Whether an error says no more than that another process of the run is gone."""
     words = ("gloo", "NCCL", "Connection closed", "Connection reset", "Broken pipe")
-    return processes()[1] > 1 and isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
 def launch(command: Sequence[str], count: int) -> int:
     """Run a command ``count`` times at once, with the variables that ``torchrun`` sets, and return the exit code.
 
-    The first process has this one's input and output; the others are silent. When one fails, all are ended, and what
-    it said last is printed.
+    The first process has this one's input and output; the others are silent. When one fails, the others are killed, and
+    what it said is printed.
 
     Raises:
         InputError: a process was killed.
+        KeyboardInterrupt: this one was interrupted; it has killed the others.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "GROUP_RANK": "0"}
     shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    threads = max((os.cpu_count() or 1) // count, 1)
-    env = {"OMP_NUM_THREADS": str(threads)} | os.environ | shared
+    env = {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // count, 1))} | os.environ | shared
     started: list[subprocess.Popen[bytes]] = []
-    handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process is left behind
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.signal(number, lambda *_: sys.exit(1)) for number in ends]
     with tempfile.TemporaryDirectory() as folder:
         said = [Path(folder, str(rank)) for rank in range(count)]
         try:
             for rank in range(count):
+                own = env | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
                 with said[rank].open("wb") as err:
-                    streams = {"stdout": subprocess.DEVNULL, "stderr": err} if rank else {}
-                    numbered = env | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-                    started.append(subprocess.Popen(command, env=numbered, **streams))  # type: ignore[call-overload]
+                    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": err} if rank else {}
+                    started.append(subprocess.Popen(command, env=own, start_new_session=True, **streams))
             rank, code = _first_failure(started)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; continue with --resume") from None
         finally:
-            _end(started)
-            signal.signal(signal.SIGTERM, handler)
+            for process in started:
+                process.kill()
+                process.wait()
+            for number, handler in zip(ends, handlers, strict=True):
+                signal.signal(number, handler)
         if code < 0:
-            raise InputError(
-                f"Process {rank} of {count} was killed by {signal.Signals(-code).name}; continue with --resume"
-            )
+            name = signal.Signals(-code).name
+            raise InputError(f"Process {rank} of {count} was killed by {name}; continue with --resume")
         if code and rank:
             sys.stderr.write(said[rank].read_text(errors="replace"))
         return code
@@ -104,27 +110,15 @@ def launch(command: Sequence[str], count: int) -> int:
 
 def _first_failure(started: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int]:
     """The process that brought the others down, with its exit code; (0, 0) when all have ended well."""
-    since = None
+    seconds = 0.0  # since the first failure
     while True:
         codes = [process.poll() for process in started]
-        failed = [(rank, code) for rank, code in enumerate(codes) if code]
-        causes = sorted((rank, code) for rank, code in failed if code != LOST)
-        if causes:
-            return min(causes, key=lambda cause: cause[1])  # one that was killed before one that complains
-        if failed and since is None:
-            since = time.monotonic()
-        if all(code is not None for code in codes) or (since is not None and time.monotonic() > since + 20):
-            return failed[0] if failed else (0, 0)
+        failed = {rank: code for rank, code in enumerate(codes) if code}
+        killed = [rank for rank, code in failed.items() if code < 0]
+        itself = [rank for rank, code in failed.items() if code != LOST]
+        # the first process may be about to say the same as another, and one that others have lost to end
+        patience = 3 if itself else 20
+        if None not in codes or killed or 0 in itself or seconds > patience:
+            return next(((rank, failed[rank]) for rank in (*killed, *itself, *failed)), (0, 0))
         time.sleep(0.05)
-
-
-def _end(started: Sequence[subprocess.Popen[bytes]]) -> None:
-    for process in started:
-        if process.poll() is None:
-            process.terminate()
-    for process in started:
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        seconds += 0.05 * bool(failed)

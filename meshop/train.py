@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy
 from pytorch_lightning.utilities import rank_zero_only
@@ -580,6 +581,7 @@ def fit(
             devices=[int(index)] if index else there,
             num_nodes=ranks // there,
             strategy=_strategy(strategy, ranks),
+            plugins=[TorchElasticEnvironment()] if ranks > 1 else None,
             use_distributed_sampler=False,
             precision=recipe.precision if recipe.precision != "32" else "32-true",
             gradient_clip_val=recipe.clip or None,
