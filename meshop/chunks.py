@@ -1,6 +1,6 @@
 """Inference on meshes larger than memory: a model is called on one chunk of the nodes after the other.
 
-A layer that mixes all nodes does so by sums over them (:func:`meshop.nn.functional.all_reduce`), so that a chunk can go
+A layer that mixes all nodes does so by sums over them (:func:`meshop.domain.all_reduce`), so that a chunk can go
 as far as a sum that is not known yet and no farther. A block of the model is therefore called on all chunks as many
 times as it has sums, and once more, now that all are known, for its output. Between blocks only the features of the
 nodes are kept.
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from meshop.data import InputError
-from meshop.nn.functional import argument_names, call, reduced_by
+from meshop.domain import reduced_by
+from meshop.nn.functional import argument_names, call
 
 CHUNK = 2**17  # nodes
 

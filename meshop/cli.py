@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import logging
@@ -10,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +19,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 import meshop
 from meshop.data import InputError, MeshData, split_name
+from meshop.launch import LOST, connected, first_alone, launch, lost_another, processes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,9 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("meshop")
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    rank, ranks = processes()
+    logger.setLevel(logging.ERROR if rank else logging.INFO)
     try:
-        VERBS[options.verb][1](choice)
+        if options.verb == "train" and choice.devices > ranks == 1 and not choice.dry_run:
+            return _launch(choice, argv)
+        with contextlib.redirect_stdout(None if rank else sys.stdout):
+            VERBS[options.verb][1](choice)
     except KeyboardInterrupt as stop:
         print(f"meshop: {stop or 'interrupted'}", file=sys.stderr)
         return 1
@@ -51,6 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if choice.debug:
             raise
+        if ranks > 1 and lost_another(error):
+            if "TORCHELASTIC_RUN_ID" in os.environ:  # ours says itself which one it was
+                print(f"meshop: another process than {rank} is gone; continue with --resume", file=sys.stderr)
+            return LOST
         print(f"meshop: {_one_sentence(error)}", file=sys.stderr)
         return 1
     finally:
@@ -430,7 +441,7 @@ def _train_arguments(parser: ArgumentParser) -> None:
     import meshop.models  # noqa: F401
     from meshop.datasets import BENCHMARKS
     from meshop.rollout import Rollout
-    from meshop.train import Recipe
+    from meshop.train import Recipe, Strategy
 
     names = ", ".join(BENCHMARKS)
     parser.add_argument("data", type=str, help=f"a directory of mesh files or series, or a benchmark: {names}")
@@ -448,6 +459,14 @@ def _train_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=str | None, default=None, help="directory of the run (default: runs/DATA)")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument(
+        "--devices", type=int, default=1, help="processes on this machine, each with a GPU where there are any"
+    )
+    parser.add_argument(
+        "--strategy", type=Strategy, default="ddp",
+        help="of several processes: ddp deals out the meshes of a batch, fsdp also shards the weights, domain cuts "
+        "every mesh",
+    )  # fmt: skip
     parser.add_argument("--workers", type=int, default=0, help="processes that load meshes")
     parser.add_argument("--logger", nargs="*", type=Literal["tensorboard", "wandb"], default=[], help="beside the CSV")
     parser.add_argument("--dry-run", action="store_true", help="build everything, run one batch, report, stop")
@@ -503,8 +522,25 @@ def _flags(names: Iterable[str]) -> str:
     return " and ".join(f"--{name.replace('on_error', 'on-error')}" for name in names)
 
 
+def _launch(options: Namespace, argv: Sequence[str]) -> int:
+    """Run this command in as many processes as it asks for."""
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if ":" in options.device:
+        raise InputError(f"--device {options.device} is one GPU; name --device cuda for --devices {options.devices}")
+    if _device(options.device).type == "cuda" and options.devices > gpus:
+        raise InputError(f"Expected at most --devices {gpus}, the GPUs of this machine (got {options.devices})")
+    return launch([sys.executable, "-m", "meshop.cli", *argv], options.devices)
+
+
 def train(options: Namespace) -> None:
     """Train a model on a directory of mesh files or on a benchmark, and evaluate it on the test split."""
+    with connected(options.device):
+        _train(options)
+
+
+def _train(options: Namespace) -> None:
     import torch
     from torch_geometric.loader import DataLoader
 
@@ -514,7 +550,9 @@ def train(options: Namespace) -> None:
     from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
 
     recipe = Recipe(**{k: options[k] for k in Recipe.__dataclass_fields__})
-    data = open_data(options)
+    rank, ranks = processes()
+    with first_alone():
+        data = open_data(options)
     rollout = rollout_on(data, options.rollout)
     torch.manual_seed(recipe.seed)
     description = from_config(options.model.as_dict())
@@ -532,6 +570,8 @@ def train(options: Namespace) -> None:
     print(f"fields     {_names(data.spec)}")
     channels = f"{data.spec.in_channels} -> {out_channels(data.spec, rollout)} channels"
     print(f"model      {type(model).__name__}, {channels}, {parameters} parameters")
+    if ranks > 1:
+        print(f"processes  {ranks}, {options.strategy}")
     if options.dry_run:
         surrogate.fit_normalizers(data.split("train"))
         batch = next(iter(DataLoader(data.split("train"), batch_size=recipe.batch_size)))
@@ -546,19 +586,26 @@ def train(options: Namespace) -> None:
     has_val = bool(data.splits.get("val"))
     if not has_val:
         print("no validation split: the curve is that of the test set, and the last epoch counts")
-    with alone(out):
-        if not (options.resume and (out / "config.yaml").exists()):
+    with alone(out) if rank == 0 else nullcontext():
+        if rank == 0 and not (options.resume and (out / "config.yaml").exists()):
             _refuse_other_run(out)
             _write_run(out, options, data)
         start = time.perf_counter()
         fit(
             surrogate, data.split("train"), data.split("val" if has_val else "test"), out, select=has_val,
-            resume=options.resume, device=options.device, workers=options.workers,
+            resume=options.resume, device=options.device, strategy=options.strategy, workers=options.workers,
             loggers=_loggers(options.logger, out),
         )  # fmt: skip
         seconds = time.perf_counter() - start
     chosen = out / "checkpoints" / ("best.ckpt" if has_val else "last.ckpt")
-    rows = evaluate(Surrogate.load(chosen).to(surrogate.device), data.split("test"), recipe.batch_size)
+    best = Surrogate.load(chosen).to(surrogate.device if ranks == 1 else _device(options.device))
+    if surrogate.shares_meshes:
+        best.share_meshes(rank, ranks)
+    elif rank:
+        return
+    rows = evaluate(best, data.split("test"), recipe.batch_size)
+    if rank:
+        return
     _report(rows, out / "evaluation.csv")
     print(f"trained    {seconds:.0f} seconds, {parameters} parameters")
     print(f"run        {out}: metrics.csv, evaluation.csv, config.yaml, checkpoints")

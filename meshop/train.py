@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import logging
+import os
 import platform
 import resource
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -21,8 +23,11 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
+from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.utils.data import Sampler
@@ -33,13 +38,17 @@ from torch_geometric.transforms import BaseTransform, Compose
 import meshop
 from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
 from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
+from meshop.domain import Partitioned, cut, domain_parallel, exchange_halos
 from meshop.io.files import alone, whole
+from meshop.launch import processes
 from meshop.metrics import pearson, relative_h1, relative_l2, rmse
 from meshop.nn import Normalizer, call
 from meshop.rollout import Call, Rollout, Stepper
 from meshop.transforms import Markers
 
 log = logging.getLogger("meshop")
+
+Strategy = Literal["ddp", "fsdp", "domain"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class Recipe:
 
     Args:
         epochs: passes over the training set.
-        batch_size: meshes in one step.
+        batch_size: meshes in one step, of all processes together.
         lr: peak learning rate of the cycle.
         weight_decay: of AdamW.
         clip: largest norm of the gradient; 0 does not clip.
@@ -128,6 +137,8 @@ class Surrogate(pl.LightningModule):
         self.x_norm = Normalizer(spec.in_channels)
         self.y_norm = Normalizer(spec.out_channels if self.stepper is None else self.stepper.channels)
         self.transform = transform
+        self.rank, self.ranks = 0, 1
+        self.shares_meshes = False
         self._origin = {
             "model": rebuildable(model, description),
             "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
@@ -188,16 +199,43 @@ class Surrogate(pl.LightningModule):
         truth = self.spec.unpack(data.y)
         yield from ((name, p, truth[name]) for name, p in self.spec.unpack(prediction).items())
 
+    def share_meshes(self, rank: int, ranks: int) -> None:
+        """From now on see one part of every mesh, of as many as there are processes (:mod:`meshop.domain`).
+
+        Raises:
+            InputError: the model has a layer whose nodes cannot be on several processes.
+        """
+        exchange_halos(self.model)
+        self.rank, self.ranks, self.shares_meshes = rank, ranks, True
+
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int = 0) -> Any:
+        return cut(batch, self.rank, self.ranks) if self.shares_meshes else batch
+
+    def together(self, batch: Data) -> AbstractContextManager[None]:
+        """The context of what is computed on a batch: alone, or with the processes that have its other parts."""
+        return domain_parallel(torch.distributed.group.WORLD, batch.halo) if self.shares_meshes else nullcontext()
+
+    def configure_model(self) -> None:
+        if isinstance(self.trainer.strategy, ModelParallelStrategy):
+            _shard(self.model, self.device_mesh["data_parallel"])  # type: ignore[index]
+
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
-        loss = torch.stack([self._loss(batch, p, y) for p, y in self._lessons(batch)]).mean()
+        share, size = _shares(self.trainer.train_dataloader).share(batch_idx)
+        with self.together(batch):
+            loss = share * torch.stack([self._loss(batch, p, y) for p, y in self._lessons(batch)]).mean()
         if not bool(loss.isfinite()):
             cases = ", ".join(batch.name) if "name" in batch else "one of its meshes"
             raise InputError(
                 f"The loss became {loss.item()} at step {self.global_step} of epoch {self.current_epoch} ({cases}); "
                 "lower --lr, raise --clip towards 1 or train with --precision 32"
             )
-        self.log("train_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=batch.num_graphs)
+        self._log("train_loss", loss.detach(), size, prog_bar=True)
         return loss
+
+    def _log(self, name: str, value: Tensor, size: int, prog_bar: bool = False) -> None:
+        """Log the mean over the processes of a batch of some size, for the mean over the meshes of an epoch."""
+        several = self.ranks > 1
+        self.log(name, value, prog_bar, on_step=False, on_epoch=True, sync_dist=several, batch_size=size)
 
     def _lessons(self, batch: Data) -> Iterator[tuple[Tensor, Tensor]]:
         """Pairs of a predicted field and the true one."""
@@ -218,11 +256,12 @@ class Surrogate(pl.LightningModule):
         return loss + self.recipe.h1 * slopes.mean()
 
     def validation_step(self, batch: Data, batch_idx: int) -> None:
-        errors = self.errors(batch)
+        share, size = _shares(self.trainer.val_dataloaders).share(batch_idx)
+        with self.together(batch):
+            errors = {name: share * error.mean() for name, error in self.errors(batch).items()}
         for name, error in errors.items():
-            self.log(f"val_{name}", error.mean(), batch_size=batch.num_graphs)
-        total = torch.stack([e.mean() for e in errors.values()]).mean()
-        self.log("val_loss", total, prog_bar=True, batch_size=batch.num_graphs)
+            self._log(f"val_{name}", error, size)
+        self._log("val_loss", torch.stack(list(errors.values())).mean(), size, prog_bar=True)
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay)
@@ -232,7 +271,7 @@ class Surrogate(pl.LightningModule):
 
     def on_train_epoch_start(self) -> None:
         # Dropout of an epoch depends on the seed and the epoch alone, so that a resumed run repeats it.
-        torch.manual_seed(self.recipe.seed + 1_000_003 * (self.current_epoch + 1))
+        torch.manual_seed(self.recipe.seed + 1_000_003 * (self.current_epoch + 1) + self.rank)
 
     def fit_normalizers(self, data: Sequence[Data]) -> None:
         """Set the means and deviations from the packed meshes of a training set."""
@@ -369,6 +408,34 @@ class Shuffle(Sampler[int]):
         return self.size
 
 
+class Shares(Sampler[list[int]]):
+    """The batches of one process: the meshes of every batch are dealt out to all.
+
+    One that gets none in a batch of fewer meshes than processes takes the first for company, and weighs it nothing. So
+    all take equally many steps, no mesh counts twice, and the mean over the processes of :meth:`share` times the mean
+    over a process's meshes is the mean over the batch.
+
+    >>> [list(Shares(range(5), 3, rank, ranks=2)) for rank in range(2)]
+    [[[0, 2], [3]], [[1], [4]]]
+    """
+
+    def __init__(self, sampler: Any, batch_size: int, rank: int = 0, ranks: int = 1) -> None:
+        self.sampler, self.batch_size, self.rank, self.ranks = sampler, batch_size, rank, ranks
+
+    def __iter__(self) -> Iterator[list[int]]:
+        meshes = iter(self.sampler)
+        while batch := list(islice(meshes, self.batch_size)):
+            yield batch[self.rank :: self.ranks] or batch[:1]
+
+    def __len__(self) -> int:
+        return -(-len(self.sampler) // self.batch_size)
+
+    def share(self, number: int) -> tuple[float, int]:
+        """What the mean over this process's meshes of a batch counts for, and how many meshes the batch has."""
+        size = min(self.batch_size, len(self.sampler) - number * self.batch_size)
+        return len(range(self.rank, size, self.ranks)) * self.ranks / size, size
+
+
 class EpochLog(pl.Callback):
     """Write ``metrics.csv``, a row an epoch; where there is no progress bar, log one line an epoch.
 
@@ -380,6 +447,7 @@ class EpochLog(pl.Callback):
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @rank_zero_only
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.start = time.perf_counter()
         self.rows: list[dict[str, Any]] = []
@@ -388,6 +456,7 @@ class EpochLog(pl.Callback):
                 self.rows = [r for r in csv.DictReader(file) if int(r["epoch"]) <= trainer.current_epoch]
             self.start -= float(self.rows[-1]["seconds"])
 
+    @rank_zero_only
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         metrics = {k: f"{float(v):.6g}" for k, v in sorted(trainer.callback_metrics.items())}
         lr = trainer.optimizers[0].param_groups[0]["lr"]
@@ -422,11 +491,15 @@ def fit(
     select: bool = True,
     resume: bool = False,
     device: str = "auto",
+    strategy: Strategy = "ddp",
     workers: int = 0,
     loggers: Sequence[Any] = (),
     callbacks: Sequence[pl.Callback] = (),
 ) -> Surrogate:
     """Train a surrogate and write the run into a directory.
+
+    Started by ``torchrun``, or by :func:`meshop.launch.launch`, it trains on all processes together, as the strategy
+    says; the weights become those of one process with the same recipe, up to rounding, dropout and noise.
 
     The directory gets ``metrics.csv`` and ``checkpoints/last.ckpt``, rewritten after every epoch, and
     ``checkpoints/best.ckpt``, the epoch of the smallest validation loss.
@@ -439,6 +512,8 @@ def fit(
         select: whether ``val`` may choose ``best.ckpt`` and stop early; ``False`` when it is the test set.
         resume: continue from ``last.ckpt``; the weights become those of an uninterrupted run.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        strategy: how several processes share the work. ``ddp`` deals out the meshes of every batch; ``fsdp`` does, and
+            shards the weights; ``domain`` cuts every mesh.
         workers: processes that load meshes.
         loggers: Lightning loggers beside ``metrics.csv``.
         callbacks: further Lightning callbacks.
@@ -448,14 +523,23 @@ def fit(
 
     Raises:
         InputError: the directory holds another run, or another process writes one into it; there is nothing to train
-            on, or the loss is not finite.
+            on, or the loss is not finite; a batch has fewer meshes than there are processes to deal them out to.
     """
     recipe, out = surrogate.recipe, Path(out)
+    rank, ranks = processes()
+    cuts = strategy == "domain" and ranks > 1
+    if not cuts and recipe.batch_size < ranks:
+        raise InputError(
+            f"A batch of {recipe.batch_size} leaves some of {ranks} processes without a mesh; raise --batch_size to "
+            f"{ranks} or more, or cut every mesh with --strategy domain"
+        )
     last = out / "checkpoints" / "last.ckpt"
     if len(train) == 0:
         raise InputError("Expected at least one mesh to train on (got none)")
     if recipe.patience is not None and (val is None or len(val) == 0 or not select):
         raise InputError("--patience needs a validation split; give one, as in --split 0.8/0.1/0.1")
+    if strategy == "fsdp" and ranks > 1 and recipe.ema is not None:
+        raise InputError("--ema averages whole weights, which --strategy fsdp shards; leave one of them out")
     if last.exists() and not resume:
         raise InputError(f"{out} holds a run already; continue it with --resume or choose another --out")
     if resume and last.exists():
@@ -467,6 +551,12 @@ def fit(
     last.parent.mkdir(parents=True, exist_ok=True)
     if not (resume and last.exists()):
         surrogate.fit_normalizers(train)
+    surrogate.rank, surrogate.ranks = rank, ranks
+    dealt = (rank, ranks)
+    if cuts:
+        surrogate.share_meshes(rank, ranks)
+        train, val = Partitioned(train, ranks), None if val is None else Partitioned(val, ranks)
+        dealt = (0, 1)
     own: list[pl.Callback] = [
         EpochLog(out / "metrics.csv"),
         ModelCheckpoint(
@@ -484,16 +574,23 @@ def fit(
         own.append(EarlyStopping("val_loss", patience=recipe.patience))
     if recipe.ema is not None:
         own.append(EMAWeightAveraging(decay=recipe.ema, use_buffers=False))
-    shared: dict[str, Any] = {"batch_size": recipe.batch_size, "num_workers": workers}
-    shared |= {"persistent_workers": True} if workers else {}
-    loader = DataLoader(train, sampler=Shuffle(len(train), recipe.seed), **shared)
-    val_loader = DataLoader(val, **shared) if val is not None and len(val) > 0 else None
+    shared: dict[str, Any] = {"num_workers": workers} | ({"persistent_workers": True} if workers else {})
+    shuffled = Shares(Shuffle(len(train), recipe.seed), recipe.batch_size, *dealt)
+    loader = DataLoader(train, batch_sampler=shuffled, **shared)
+    val_loader = None
+    if val is not None and len(val) > 0:
+        val_loader = DataLoader(val, batch_sampler=Shares(range(len(val)), recipe.batch_size, *dealt), **shared)
     accelerator, _, index = device.partition(":")
+    there = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))  # processes on this machine
     with _quiet():
         trainer = pl.Trainer(
             max_epochs=recipe.epochs,
             accelerator={"cuda": "gpu"}.get(accelerator, accelerator),
-            devices=[int(index)] if index else 1,
+            devices=[int(index)] if index else there,
+            num_nodes=ranks // there,
+            strategy=_strategy(strategy, ranks),
+            plugins=_plugins(strategy, ranks),
+            use_distributed_sampler=False,
             precision=recipe.precision if recipe.precision != "32" else "32-true",
             gradient_clip_val=recipe.clip or None,
             accumulate_grad_batches=recipe.accumulate,
@@ -503,12 +600,13 @@ def fit(
             enable_model_summary=False,
             num_sanity_val_steps=0,
             default_root_dir=out,
-            plugins=[WholeCheckpoints()],
         )
+        sharded = strategy == "fsdp" and ranks > 1
+        trained = copy.deepcopy(surrogate) if sharded else surrogate
         try:
             start = last if resume and last.exists() else None
-            with alone(out):
-                trainer.fit(surrogate, loader, val_loader, ckpt_path=start, weights_only=True)
+            with alone(out) if rank == 0 else nullcontext():
+                trainer.fit(trained, loader, val_loader, ckpt_path=start, weights_only=True)
         except SystemExit:  # Lightning's answer to Ctrl-C
             epoch = f"epoch {trainer.current_epoch + 1} of {recipe.epochs}"
             raise KeyboardInterrupt(f"stopped in {epoch}; continue with --resume") from None
@@ -516,7 +614,44 @@ def fit(
             raise InputError(
                 f"Cannot write the run in {out}: {error.strerror}; make room and continue with --resume"
             ) from error
+    if sharded:
+        surrogate.load_state_dict(read_checkpoint(last)["state_dict"])
     return surrogate.eval()
+
+
+def _plugins(strategy: str, ranks: int) -> list[Any]:
+    """Files that are whole, which sharded weights write in their own way; and processes that are there already."""
+    files = [] if strategy == "fsdp" and ranks > 1 else [WholeCheckpoints()]
+    return [*files, TorchElasticEnvironment()] if ranks > 1 else [*files]
+
+
+def _shares(loader: Any) -> Shares:
+    shares: Shares = loader.batch_sampler
+    return shares
+
+
+def _strategy(name: Strategy, ranks: int) -> Any:
+    """Lightning's strategy; parts of one mesh need no more than the mean of the gradients either."""
+    if ranks == 1:
+        return "auto"
+    if name == "fsdp":
+        return ModelParallelStrategy(
+            data_parallel_size=ranks, tensor_parallel_size=1, save_distributed_checkpoint=False
+        )
+    return DDPStrategy()
+
+
+def _shard(model: nn.Module, mesh: Any) -> None:
+    """Shard the weights over the processes, each block by itself unless it shares weights with one before."""
+    from torch.distributed.fsdp import fully_shard
+
+    seen: set[nn.Parameter] = set()
+    for block in chain.from_iterable(m for m in model.children() if isinstance(m, nn.ModuleList)):
+        own = set(block.parameters())
+        if not own & seen:
+            fully_shard(block, mesh=mesh)
+        seen |= own
+    fully_shard(model, mesh=mesh)
 
 
 def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) -> list[dict[str, Any]]:
@@ -526,19 +661,22 @@ def evaluate(surrogate: Surrogate, data: Sequence[Data], batch_size: int = 4) ->
         One row a mesh and field: ``name``, ``field``, ``relative_l2`` (every node weighs the same),
         ``relative_l2_measure`` (nodes weigh their measure, when the meshes have one), ``mean_predictor``. Of a rollout
         ``relative_l2`` is that of all frames together; there are also ``frame_mean``, the mean of the errors of single
-        frames, and ``last_frame``.
+        frames, and ``last_frame``. After :meth:`Surrogate.share_meshes` every process has the same rows.
     """
     rows: list[dict[str, Any]] = []
     surrogate.eval()
+    meshes = Partitioned(data, surrogate.ranks) if surrogate.shares_meshes else data
     with torch.inference_mode():
-        for batch in DataLoader(data, batch_size=batch_size):
-            prediction = surrogate(batch.to(surrogate.device))
+        for batch in DataLoader(meshes, batch_size=batch_size):
+            batch = surrogate.on_before_batch_transfer(batch).to(surrogate.device)
+            with surrogate.together(batch):
+                prediction = surrogate(batch)
+                mean = surrogate.mean(batch)
+                own, reference = surrogate.errors(batch, prediction), surrogate.errors(batch, mean)
+                weighted = _weighted_errors(surrogate.spec, batch, prediction)
+                curves = _frame_errors(surrogate, batch, prediction)
             first = len(rows) // len(surrogate.spec.targets)
             names = batch.name if "name" in batch else [str(first + i) for i in range(batch.num_graphs)]
-            mean = surrogate.mean(batch)
-            own, reference = surrogate.errors(batch, prediction), surrogate.errors(batch, mean)
-            weighted = _weighted_errors(surrogate.spec, batch, prediction)
-            curves = _frame_errors(surrogate, batch, prediction)
             for b, name in enumerate(names):
                 for field in own:
                     row = {"name": name, "field": field, "relative_l2": float(own[field][b])}
@@ -738,6 +876,7 @@ def _quiet() -> Iterator[None]:
             "exists and is not empty",
             "number of training batches",
             "have no `val_dataloader`",
+            "overrides the configure_model",
             "available but not used",
             r"`isinstance\(treespec, LeafSpec\)`",  # Lightning 2.6 on torch 2.13
         )

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import scatter
+from torch_geometric import utils
 
 from meshop.data import InputError
+from meshop.domain import scatter, with_ghosts
 
 
 def mse(
@@ -144,11 +145,11 @@ def relative_h1(
     """
     if pred.shape != target.shape:
         raise InputError(f"Expected pred and target of one shape (got {list(pred.shape)} and {list(target.shape)})")
-    i, j = edge_index
+    i, j = edge_index[:, edge_index[1] < len(pos)]  # of several processes, the one that has j counts the edge
+    pred, target, pos = (with_ghosts(x.flatten(1) if x.dim() > 1 else x[:, None]) for x in (pred, target, pos))
     length = (pos[j] - pos[i]).norm(dim=1)
     i, j, length = i[length > 0], j[length > 0], length[length > 0, None]
-    pred, target = pred.reshape(len(pos), -1), target.reshape(len(pos), -1)
-    graph = None if batch is None else batch[i]
+    graph = None if batch is None else batch[j]
     size = int(batch.max()) + 1 if batch is not None and batch_size is None and batch.numel() else batch_size
     return relative_l2((pred[j] - pred[i]) / length, (target[j] - target[i]) / length, graph, batch_size=size)
 
@@ -347,5 +348,5 @@ def _ranks(x: Tensor, batch: Tensor) -> Tensor:
     fresh[1:] = ((value[1:] != value[:-1]) | (graph[1:] != graph[:-1])).long()
     run = fresh.cumsum(0) - 1 + torch.arange(x.size(1), device=x.device) * x.size(0)
     place = torch.arange(x.size(0), dtype=torch.float64, device=x.device)[:, None].expand_as(run)
-    mean = scatter(place.flatten(), run.flatten(), dim_size=x.numel(), reduce="mean")
+    mean = utils.scatter(place.flatten(), run.flatten(), dim_size=x.numel(), reduce="mean")
     return torch.empty_like(place).scatter(0, order, mean[run])

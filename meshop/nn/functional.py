@@ -16,20 +16,20 @@ loop over graphs, no copy of sizes to the host and no [N, M, d] product.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch_geometric.data import Data
 from torch_geometric.nn import Sequential
 from torch_geometric.utils import scatter
 
+from meshop import domain
 from meshop.data import InputError
+from meshop.domain import all_reduce
 
 TILE = 128  # nodes; small enough for graphs of a few hundred nodes, large enough for efficient products
 NODE_ARGUMENTS = ("pos", "edge_index", "batch", "measure", "batch_size", "shape")  # of a layer, besides x
@@ -186,7 +186,7 @@ class Tiles:
         graphs = 1
         if batch is not None:
             batch = batch.long()
-            graphs = batch_size if batch_size is not None else int(batch.max()) + 1 if x.size(0) else 0
+            graphs = domain.num_graphs(batch) if batch_size is None else batch_size
             size = scatter(torch.ones_like(batch), batch, dim_size=graphs)  # [B]
             used = (size + TILE - 1) // TILE  # [B]
             end = used.cumsum(0)
@@ -228,15 +228,16 @@ class Tiles:
 
     def sum(self, x: Tensor) -> Tensor:
         """Sum a quantity of the tiles [t, ...] over each graph [B, ...]."""
-        total = x.sum(0, keepdim=True) if self.slot is None else scatter(x, self.graph, dim_size=self.num_graphs)
-        return all_reduce(total, "sum")
+        if self.slot is None:
+            return all_reduce(x.sum(0, keepdim=True), "sum")
+        return domain.scatter(x, self.graph, self.num_graphs)
 
     def max(self, x: Tensor) -> Tensor:
         """Maximum of a quantity of the tiles [t, ...] over each graph [B, ...]; carries no gradient."""
         x = x.detach()
         if self.slot is None:
             return all_reduce(x.amax(0, keepdim=True), "max")
-        return all_reduce(scatter(x, self.graph, dim_size=self.num_graphs, reduce="max"), "max")
+        return domain.scatter(x, self.graph, self.num_graphs, "max")
 
 
 class Nodes:
@@ -301,13 +302,14 @@ class Nodes:
         if self.batch is None:
             self._ptr = [0, self.x.size(0)]
         else:
-            self._ptr = [0, *self.batch.bincount(minlength=self.batch_size or 0).cumsum(0).tolist()]
+            graphs = domain.num_graphs(self.batch) if self.batch_size is None else self.batch_size
+            self._ptr = [0, *self.batch.bincount(minlength=graphs).cumsum(0).tolist()]
             if bool((self.batch[1:] < self.batch[:-1]).any()):
                 self._order = self.batch.argsort(stable=True)
         if self.measure is not None:
             mass = self.in_order(self.measure.to(self.dtype))
             graph = torch.zeros_like(mass, dtype=torch.long) if self.batch is None else self.in_order(self.batch)
-            total = all_reduce(scatter(mass, graph, dim_size=len(self._ptr) - 1), "sum")
+            total = domain.scatter(mass, graph, len(self._ptr) - 1)
             self._mass = NODES * (mass / total.clamp_min(torch.finfo(self.dtype).tiny)[graph])
 
 
@@ -389,42 +391,3 @@ def segment_pool(logit: Tensor, value: Tensor, tiles: Tiles) -> Tensor:
 def full_precision(x: Tensor) -> torch.autocast:
     """A context in which autocast does not lower the precision of sums over nodes."""
     return torch.autocast(x.device.type, enabled=False)
-
-
-_domain: dist.ProcessGroup | None = None
-
-
-@contextmanager
-def domain_parallel(group: dist.ProcessGroup) -> Iterator[None]:
-    """Inside this context each rank of ``group`` holds a piece of the nodes of the same graphs."""
-    global _domain
-    before, _domain = _domain, group
-    try:
-        yield
-    finally:
-        _domain = before
-
-
-_reduce: Callable[[Tensor, str], Tensor] | None = None
-
-
-@contextmanager
-def reduced_by(reduce: Callable[[Tensor, str], Tensor]) -> Iterator[None]:
-    """Inside this context :func:`all_reduce` is another function, of one who holds all nodes but not at once."""
-    global _reduce
-    before, _reduce = _reduce, reduce
-    try:
-        yield
-    finally:
-        _reduce = before
-
-
-def all_reduce(x: Tensor, op: str) -> Tensor:
-    """The "sum" (with gradient) or "max" of ``x`` over the ranks that share graphs; the identity on one's own."""
-    if _reduce is not None:
-        return _reduce(x, op)
-    if _domain is None:
-        return x
-    from torch.distributed.nn.functional import all_reduce as reduce
-
-    return reduce(x, {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}[op], _domain)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 from torch_geometric.nn.inits import reset
-from torch_geometric.utils import scatter
 
 from meshop.data import InputError
+from meshop.domain import all_reduce, domain_parallel, num_graphs, scatter
 from meshop.nn.functional import call_with, full_precision, missing, taken
 
 GRID_ARGUMENTS = ("batch", "batch_size", "shape")
@@ -163,7 +163,9 @@ class GridResample(nn.Module):
         place = self._place(pos, batch, graphs, size)
         rows = self._splat(x, place, batch, measure, graphs, size).movedim(1, -1).flatten(0, -2)
         number = torch.arange(graphs, device=x.device).repeat_interleave(math.prod(size))
-        return self._sample(self._operate(rows, number, graphs, size), place, batch, size)
+        with domain_parallel(None):  # every process has the whole grid
+            rows = self._operate(rows, number, graphs, size)
+        return self._sample(rows, place, batch, size)
 
     def _operate(self, rows: Tensor, batch: Tensor | None, graphs: int | None, shape: Sequence[int]) -> Tensor:
         return call_with(self.operator, self._taken, rows, (batch, graphs, shape), GRID_ARGUMENTS)
@@ -198,7 +200,7 @@ class GridResample(nn.Module):
                 weight = share * weight.to(dtype)
                 total.index_add_(0, cell, weight * x.to(dtype))
                 mass.index_add_(0, cell, weight)
-            total, mass = (t.view(graphs, *size, -1).movedim(-1, 1) for t in (total, mass))
+            total, mass = (all_reduce(t, "sum").view(graphs, *size, -1).movedim(-1, 1) for t in (total, mass))
             least = 1e-3 * mass.mean(list(range(2, mass.dim())), keepdim=True)
             return _fill(total, mass, least).to(x.dtype)
 
@@ -250,7 +252,7 @@ def grid_size(pos: Tensor, batch: Tensor, graphs: int) -> Tensor:
 def _graphs(pos: Tensor, batch: Tensor | None, batch_size: int | None) -> tuple[Tensor, int]:
     if batch is None:
         return torch.zeros(pos.size(0), dtype=torch.long, device=pos.device), 1
-    return batch.long(), batch_size if batch_size is not None else int(batch.max()) + 1 if batch.numel() else 0
+    return batch.long(), num_graphs(batch) if batch_size is None else batch_size
 
 
 def _channels(kernel: nn.Module | None, x: Tensor) -> int:

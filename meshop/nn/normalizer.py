@@ -2,6 +2,7 @@ import torch
 from torch import Tensor, nn
 
 from meshop.data import InputError
+from meshop.domain import all_reduce
 
 
 class Normalizer(nn.Module):
@@ -10,7 +11,7 @@ class Normalizer(nn.Module):
     :meth:`fit` may be called again and again with more data. It adds up in float64 by Chan's pairwise update, which
     does not cancel as :math:`E[x^2] - E[x]^2` does. A channel that is constant in the data has std
     :math:`|\text{mean}|`, or 1 where that is zero, so that it goes forth and back too. Unfitted, the normaliser is the
-    identity.
+    identity. On several processes the moments are those of the nodes of all (:mod:`meshop.domain`).
 
     Args:
         channels: number of channels C.
@@ -55,9 +56,9 @@ class Normalizer(nn.Module):
             channels = (~x.isfinite()).any(0).nonzero().flatten().tolist()
             raise InputError(f"Expected finite values (got some that are not in channels {channels})")
         w = x.new_ones(x.size(0), 1) if measure is None else measure.detach().to(x)[:, None]
-        if not bool((total := w.sum()) > 0):
+        if not bool((total := all_reduce(w.sum(), "sum")) > 0):
             return
-        shift = (w * x).sum(0) / total
+        shift = all_reduce((w * x).sum(0), "sum") / total
         weight, mean, square = self._moments
         delta = shift - mean
         share = total / (weight + total)
@@ -65,7 +66,7 @@ class Normalizer(nn.Module):
             [
                 weight + total,
                 mean + delta * share,
-                square + (w * (x - shift).square()).sum(0) + delta.square() * weight * share,
+                square + all_reduce((w * (x - shift).square()).sum(0), "sum") + delta.square() * weight * share,
             ]
         )
         weight, mean, square = self._moments

@@ -19,7 +19,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from meshop.nn.functional import Nodes, all_reduce, full_precision, segment_attention, soft_pool, soft_unpool
+from meshop.domain import all_reduce
+from meshop.nn.functional import Nodes, full_precision, segment_attention, soft_pool, soft_unpool
 
 PIECE = {"cpu": 2**18}  # weights H M of a piece together: 1 MB; on other devices 512 MB
 Linear = tuple[Tensor, Tensor]  # weight [C', C] and bias [C'] of a map from [N, C] to [N, C']

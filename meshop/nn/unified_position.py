@@ -2,9 +2,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.utils import scatter
 
 from meshop.data import InputError
+from meshop.domain import scatter
 
 
 class UnifiedPosition(nn.Module):

@@ -3,21 +3,18 @@ import re
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 from torch import nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCN, PointTransformerConv, SAGEConv, Sequential
 
 from meshop.data import InputError
 from meshop.models import CANO, Transolver
-from meshop.nn import Block, ClusterAttention, EideticAttention, LinearAttentionNO, call
+from meshop.nn import ClusterAttention, call
 from meshop.nn.functional import (
     NODES,
     TILE,
     Tiles,
-    all_reduce,
     argument_names,
-    domain_parallel,
     segment_attention,
     soft_pool,
     soft_unpool,
@@ -281,45 +278,3 @@ def test_accumulating_four_graphs_is_a_batch_of_four():
             for a, p in zip(apart, model.parameters(), strict=True):
                 assert (a - p.grad).abs().max() <= 1e-5 * scale
             optimizer.step()
-
-
-# domain-parallel sums
-
-
-def test_all_reduce_is_the_identity_on_ones_own():
-    x = torch.ones(3)
-    assert all_reduce(x, "sum") is x
-    assert all_reduce(x, "max") is x
-
-
-def part(rank: int, path: str) -> None:
-    """One of two ranks, with a part of the nodes of two graphs; rank 1 has none of the second."""
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
-    torch.manual_seed(0)
-    mixers = (ClusterAttention(16, 2, 8), EideticAttention(16, 2, 8, gumbel="off"), LinearAttentionNO(16, 2, 8))
-    model = nn.ModuleList([*(Block(mixer, 16) for mixer in mixers), Transolver(16, 16, 2, 1, 2, 8)])
-    model.double()
-    batch = Batch.from_data_list([random_graph(200, seed=0), random_graph(30, seed=1)])
-    whole = batch.x.double().requires_grad_()
-    mine = (torch.arange(230) < 150) == (rank == 1)
-
-    def run(x, batch, measure):
-        for layer in model:
-            x = layer(x, batch=batch, measure=measure, batch_size=2)
-        return x
-
-    expected = run(whole, batch.batch, batch.measure)
-    expected.square().sum().backward()
-    x = whole.detach()[mine].requires_grad_()
-    with domain_parallel(torch.distributed.group.WORLD):
-        out = run(x, batch.batch[mine], batch.measure[mine])
-        out.square().sum().backward()
-    torch.testing.assert_close(out, expected[mine], rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(x.grad, whole.grad[mine], rtol=1e-10, atol=1e-10)
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.slow
-def test_two_ranks_with_a_part_of_the_nodes_each(tmp_path):
-    mp.spawn(part, (str(tmp_path / "store"),), nprocs=2)
