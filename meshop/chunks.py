@@ -43,8 +43,7 @@ def call_in_chunks(model: nn.Module, data: Data, size: int = CHUNK) -> Tensor:
     >>> bool(torch.allclose(call_in_chunks(model, data, size=20), call(model, data), atol=1e-6))
     True
     """
-    needs = [name for name, needed in argument_names(model).items() if needed]
-    if {"edge_index", "shape", "data"} & {*needs, *(key for key in ("shape",) if key in data)}:
+    if not can_be_cut(model, data):
         raise InputError(f"{type(model).__name__} needs edges or a grid, which are not cut into chunks")
     chunks = [slice(i, i + size) for i in range(0, data.num_nodes, size)]
     parts = _Parts(data, chunks)
@@ -53,6 +52,15 @@ def call_in_chunks(model: nn.Module, data: Data, size: int = CHUNK) -> Tensor:
     for stage in range(len(blocks)):
         features = _sweep(_Stage(model, blocks, stage, features), parts, features)
     return _sweep(_Stage(model, blocks, len(blocks), features), parts)
+
+
+def can_be_cut(model: nn.Module, data: Data) -> bool:
+    """Whether a model is one of nodes alone, which needs no edges, no grid and not the data as they are."""
+    modules = {module.__class__.__module__ for module in model.modules()}
+    if "shape" in data or any(name.startswith("torch_geometric.nn") for name in modules):
+        return False
+    needs = {name for module in model.modules() for name, needed in argument_names(module).items() if needed}
+    return not needs & {"edge_index", "shape", "data"}
 
 
 class _Parts:

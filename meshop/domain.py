@@ -125,6 +125,22 @@ class _Sum(torch.autograd.Function):
         return _Sum.apply(grad[0], ctx.group), None
 
 
+def in_common(x: Tensor) -> Tensor:
+    """What all processes have computed alike, as it is; its gradient is the sum of theirs."""
+    return _Common.apply(x, _group) if isinstance(_group, dist.ProcessGroup) else x
+
+
+class _Common(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, None]:
+        return _Sum.apply(grad[0], ctx.group), None
+
+
 def scatter(x: Tensor, index: Tensor, dim_size: int | None = None, reduce: str = "sum") -> Tensor:
     """PyG's ``scatter`` from nodes to graphs, by "sum", "min" or "max", over the nodes of all processes.
 

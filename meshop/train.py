@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import csv
 import logging
+import math
 import os
 import platform
 import resource
@@ -37,12 +38,13 @@ from torch_geometric.transforms import BaseTransform, Compose
 
 import meshop
 from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
+from meshop.chunks import CHUNK, call_in_chunks, can_be_cut
 from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
 from meshop.domain import Partitioned, cut, domain_parallel, exchange_halos
 from meshop.io.files import alone, whole
 from meshop.launch import processes
 from meshop.metrics import pearson, relative_h1, relative_l2, rmse
-from meshop.nn import Normalizer, call
+from meshop.nn import Normalizer, call, checkpoint_activations
 from meshop.rollout import Call, Rollout, Stepper
 from meshop.transforms import Markers
 
@@ -65,6 +67,8 @@ class Recipe:
         accumulate: batches whose gradients are averaged into one step.
         ema: decay of an exponential moving average of the weights, which is then what is validated, saved and used.
         patience: stop after this many epochs without a better validation loss.
+        activation_checkpointing: whether blocks keep their inputs alone for the backward pass and compute the rest
+            again (:func:`meshop.nn.checkpoint_activations`): several times less memory, a third more time.
         precision: ``32``, or ``bf16-mixed`` and ``16-mixed`` for autocast (sums over nodes stay float32).
         seed: of the initial weights, the order of the meshes and dropout.
     """
@@ -78,6 +82,7 @@ class Recipe:
     accumulate: int = 1
     ema: float | None = None
     patience: int | None = None
+    activation_checkpointing: bool = False
     precision: Literal["32", "bf16-mixed", "16-mixed"] = "32"
     seed: int = 0
 
@@ -137,6 +142,7 @@ class Surrogate(pl.LightningModule):
         self.x_norm = Normalizer(spec.in_channels)
         self.y_norm = Normalizer(spec.out_channels if self.stepper is None else self.stepper.channels)
         self.transform = transform
+        self.chunk: int | None = None  # nodes that go through the model together, where not all do
         self.rank, self.ranks = 0, 1
         self.shares_meshes = False
         self._origin = {
@@ -161,7 +167,8 @@ class Surrogate(pl.LightningModule):
         data.x = self.x_norm(self._features(data))
         if self.spec.params:  # for models that take them beside x
             data.params = self.x_norm(pad(data.params, (fields, 0)))[:, fields:]
-        out = call(self.model, data).float()
+        whole = torch.is_grad_enabled() or self.chunk is None or data.num_nodes <= self.chunk
+        out = (call(self.model, data) if whole else call_in_chunks(self.model, data, self.chunk or CHUNK)).float()
         return self.y_norm.inverse(out if self.stepper is None else out.unflatten(1, (-1, self.stepper.channels)))
 
     def mean(self, data: Data) -> Tensor:
@@ -220,7 +227,9 @@ class Surrogate(pl.LightningModule):
             _shard(self.model, self.device_mesh["data_parallel"])  # type: ignore[index]
 
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
-        share, size = _shares(self.trainer.train_dataloader).share(batch_idx)
+        share, size = (1.0, batch.num_graphs)
+        if self._trainer is not None:
+            share, size = _shares(self.trainer.train_dataloader).share(batch_idx)
         with self.together(batch):
             loss = share * torch.stack([self._loss(batch, p, y) for p, y in self._lessons(batch)]).mean()
         if not bool(loss.isfinite()):
@@ -264,7 +273,9 @@ class Surrogate(pl.LightningModule):
         self._log("val_loss", torch.stack(list(errors.values())).mean(), size, prog_bar=True)
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.AdamW(self.parameters(), lr=self.recipe.lr, weight_decay=self.recipe.weight_decay)
+        recipe = self.recipe
+        fused = recipe.precision == "32"  # Lightning clips no gradients of mixed precision for a fused one
+        optimizer = torch.optim.AdamW(self.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused)
         steps = int(self.trainer.estimated_stepping_batches)
         cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=self.recipe.lr, total_steps=max(steps, 2))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": cycle, "interval": "step"}}
@@ -291,18 +302,36 @@ class Surrogate(pl.LightningModule):
         return self.spec.pack(self.transform(mesh) if self.transform else mesh, where, targets)
 
     @torch.inference_mode()
-    def predict(self, data: MeshData) -> MeshData:
+    def predict(self, data: MeshData, chunk: int | Literal["auto"] | None = "auto") -> MeshData:
         """Predict on a prepared mesh and return it with the field ``p_pred`` for each target ``p``.
+
+        A mesh that may not fit into memory goes through the model in chunks of its nodes
+        (:func:`meshop.chunks.call_in_chunks`), which takes two to four times as long and says the same.
+
+        Args:
+            data: the mesh.
+            chunk: nodes of a chunk; ``None`` for all at once; by default all where they are estimated to need less than
+                half of the memory that is free, or the model cannot be cut.
 
         Where the truth is known there is also the signed error ``p_error``, prediction minus truth. The file's own
         arrays stay as they are. Vectors of a plane have three components again, like the file's.
         """
         training, device = self.training, data.pos.device
         self.eval()
-        prediction = self(data.to(self.device)).to(device)
-        self.train(training)
+        self.chunk = (CHUNK if self._is_large(data) else None) if chunk == "auto" else chunk
+        try:
+            prediction = self(data.to(self.device)).to(device)
+        finally:
+            self.chunk = None
+            self.train(training)
         truth = self.spec.unpack(data.y.to(device)) if "y" in data else {}
         return self.on_mesh(data.to(device), self.spec.unpack(prediction), truth)
+
+    def _is_large(self, data: Data) -> bool:
+        """Whether a call may need more than half of the free memory: four times its widest layer at each node."""
+        widths = [m.weight.shape[0] for m in self.model.modules() if isinstance(m, nn.Linear)]
+        bytes_ = 16 * max(widths, default=0) * int(data.num_nodes)
+        return bytes_ > 0.5 * free_memory(self.device) and can_be_cut(self.model, data)
 
     def on_mesh(self, data: MeshData, prediction: dict[str, Tensor], truth: dict[str, Tensor]) -> MeshData:
         """A mesh with the fields ``p_pred`` of a prediction and, where the truth is known, ``p`` and ``p_error``."""
@@ -551,6 +580,8 @@ def fit(
     last.parent.mkdir(parents=True, exist_ok=True)
     if not (resume and last.exists()):
         surrogate.fit_normalizers(train)
+    if recipe.activation_checkpointing:
+        checkpoint_activations(surrogate.model)
     surrogate.rank, surrogate.ranks = rank, ranks
     dealt = (rank, ranks)
     if cuts:
@@ -787,6 +818,17 @@ def versions() -> dict[str, str]:
     """Versions of what a run depends on."""
     packages = {"meshop": meshop, "torch": torch, "torch_geometric": sys.modules["torch_geometric"], "lightning": pl}
     return {"python": platform.python_version()} | {k: str(v.__version__) for k, v in packages.items()}
+
+
+def free_memory(device: torch.device) -> float:
+    """Bytes that could be had now; infinity where the system does not say."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return math.inf
+    return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), math.inf)
 
 
 def peak_memory() -> float:

@@ -109,7 +109,17 @@ CASES: dict[str, nn.Module] = {
 }
 
 # what keeps nodes apart, and what sees tokens or whole grids alone
-APART = {"Deformation", "FeedForward", "Normalizer", "RadiusKernel", "ReZero", "SwiGLU", "TimestepEmbedding", "call"}
+APART = {
+    "Deformation",
+    "FeedForward",
+    "Normalizer",
+    "RadiusKernel",
+    "ReZero",
+    "SwiGLU",
+    "TimestepEmbedding",
+    "call",
+    "checkpoint_activations",
+}
 INSIDE = {
     "SS2D",
     "BiMamba2",

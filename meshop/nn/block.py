@@ -85,7 +85,7 @@ class Block(nn.Module):
 def checkpoint_activations(model: nn.Module, on: bool = True) -> None:
     """Let every :class:`Block` of a model keep its input alone for the backward pass, and compute the rest again.
 
-    It takes the time of one more forward pass and L N C numbers for L blocks, instead of some eleven times as many.
+    It takes the time of one more forward pass and L N C numbers for L blocks, instead of several times as many.
 
     Raises:
         InputError: the model has no blocks.

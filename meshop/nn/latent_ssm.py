@@ -113,7 +113,7 @@ class LatentSSM(nn.Module):
                 place = shares.pool(place).mean(1)  # [B, M, D + 1]
             centroid = place[..., :-1] / place[..., -1:].clamp_min(torch.finfo(place.dtype).tiny)
             order = hilbert_key(centroid).argsort(stable=True)[..., None].expand_as(token)  # [B, M, C]
-            token = torch.empty_like(token).scatter(1, order, self.core(token.gather(1, order)))
+            token = torch.empty_like(token).scatter(1, order, self.core(token.gather(1, order)).to(token.dtype))
         else:
             token = self.core(token)
         token = token.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [B, H, M, d]

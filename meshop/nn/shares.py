@@ -19,7 +19,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from meshop.domain import all_reduce
+from meshop.domain import all_reduce, in_common
 from meshop.nn.functional import Nodes, full_precision, segment_attention, soft_pool, soft_unpool
 
 PIECE = {"cpu": 2**18}  # weights H M of a piece together: 1 MB; on other devices 512 MB
@@ -78,7 +78,7 @@ def attend(query: Tensor, x: Tensor, key: Linear, value: Linear, nodes: Nodes) -
     with full_precision(x):
         query, x, dtype = query.to(nodes.dtype), nodes.in_order(x), nodes.dtype
         weights = (t.to(dtype) for t in (*key, *value))
-        return _Attend.apply(query, x, *weights, nodes.mass, nodes.ptr)
+        return in_common(_Attend.apply(query, x, *weights, nodes.mass, nodes.ptr))
 
 
 def part(layer: nn.Linear, number: int, count: int) -> Linear:
@@ -471,7 +471,7 @@ class _Attend(Function):
         query, x, k_linear, k_bias, v_linear, v_bias, mass, z, log_norm = ctx.saved_tensors
         _, heads, queries, width = query.shape
         shape = query.new_empty(heads, width, queries)
-        d_z = all_reduce(d_z.contiguous(), "sum")
+        d_z = d_z.contiguous()
         scaled = query * width**-0.5
         inner = (d_z * z).sum(-1, keepdim=True)
         d_query = torch.zeros_like(query)
