@@ -456,6 +456,10 @@ def _train_arguments(parser: ArgumentParser) -> None:
         default=None,
         help="predict a few frames a call and step: --rollout.frames 1 (T_in is that of the data set)",
     )
+    parser.add_argument(
+        "--subsample", type=int | None, default=None, metavar="N",
+        help="nodes of a mesh that a training step sees, drawn anew each time (default: all)",
+    )  # fmt: skip
     parser.add_argument("--out", type=str | None, default=None, help="directory of the run (default: runs/DATA)")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda, cuda:1, mps")
@@ -543,11 +547,13 @@ def train(options: Namespace) -> None:
 def _train(options: Namespace) -> None:
     import torch
     from torch_geometric.loader import DataLoader
+    from torch_geometric.transforms import Compose
 
     from meshop.checkpoint import build, from_config
     from meshop.io.files import alone
     from meshop.rollout import out_channels, rollout_on
     from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit
+    from meshop.transforms import SubsampleNodes
 
     recipe = Recipe(**{k: options[k] for k in Recipe.__dataclass_fields__})
     rank, ranks = processes()
@@ -586,13 +592,16 @@ def _train(options: Namespace) -> None:
     has_val = bool(data.splits.get("val"))
     if not has_val:
         print("no validation split: the curve is that of the test set, and the last epoch counts")
+    part = data.split("train")
+    if options.subsample is not None:
+        part.transform = Compose([*([part.transform] if part.transform else []), SubsampleNodes(options.subsample)])
     with alone(out) if rank == 0 else nullcontext():
         if rank == 0 and not (options.resume and (out / "config.yaml").exists()):
             _refuse_other_run(out)
             _write_run(out, options, data)
         start = time.perf_counter()
         fit(
-            surrogate, data.split("train"), data.split("val" if has_val else "test"), out, select=has_val,
+            surrogate, part, data.split("val" if has_val else "test"), out, select=has_val,
             resume=options.resume, device=options.device, strategy=options.strategy, workers=options.workers,
             loggers=_loggers(options.logger, out),
         )  # fmt: skip

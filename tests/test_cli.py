@@ -77,6 +77,16 @@ def test_evaluate_repeats_the_number_of_the_run(run: Path, tmp_path: Path, capsy
             assert float(again["relative_l2"]) == pytest.approx(float(first["relative_l2"]), rel=1e-5)
 
 
+def test_training_on_some_of_the_nodes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["train", str(folder), "--target", "p", *SMALL, "--out", str(tmp_path / "run")]
+    assert main([*call, "--subsample", "0"]) == 1
+    assert "at least one node (got 0)" in sentence(capsys)
+    assert main([*call, "--subsample", "5"]) == 0
+    with (tmp_path / "run" / "evaluation.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 1
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["subsample"] == 5
+
+
 def test_evaluate_draws_errors_and_the_worst(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["evaluate", str(run / "checkpoints" / "best.ckpt"), "--pictures", str(tmp_path / "p"), "--device", "cpu"]
     assert main([*call, "--worst", "0"]) == 1

@@ -16,6 +16,8 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GraphSAGE
 from torch_geometric.transforms import Compose
 
+import meshop.train
+from meshop.chunks import call_in_chunks
 from meshop.data import Field, FieldSpec, InputError, MeshData
 from meshop.models import CANO
 from meshop.train import Recipe, Surrogate, estimate_memory, evaluate, fit, summarise
@@ -37,6 +39,39 @@ def small(spec: FieldSpec, seed: int = 0, **recipe: object) -> Surrogate:
     torch.manual_seed(seed)
     model = CANO(spec.in_channels, 16, 2, spec.out_channels, heads=2, num_clusters=4)
     return Surrogate(model, spec, GRAPH, Recipe(**{"epochs": 2, "batch_size": 2, **recipe}))  # type: ignore[arg-type]
+
+
+def test_a_large_mesh_is_predicted_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, spec = cases(1)
+    surrogate = small(spec)
+    surrogate.fit_normalizers(data)
+    whole = surrogate.predict(data[0], chunk=None)
+    sizes: list[int] = []
+
+    def counted(model: nn.Module, mesh: MeshData, size: int) -> torch.Tensor:
+        sizes.append(size)
+        return call_in_chunks(model, mesh, size)
+
+    monkeypatch.setattr(meshop.train, "call_in_chunks", counted)
+    for chunk, free in ((5, 1e12), ("auto", 1e12), ("auto", 1.0)):
+        monkeypatch.setattr(meshop.train, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(meshop.train, "CHUNK", 4)
+        part = surrogate.predict(data[0], chunk=chunk)  # type: ignore[arg-type]
+        torch.testing.assert_close(part.point_data["p_pred"], whole.point_data["p_pred"], rtol=1e-5, atol=1e-6)
+    assert sizes == [5, 4]
+    assert surrogate.chunk is None
+
+
+def test_checkpointed_activations_train_alike(tmp_path: Path) -> None:
+    data, spec = cases(4)
+    runs = [
+        fit(small(spec, activation_checkpointing=on), data, None, tmp_path / str(on), device="cpu").state_dict()
+        for on in (False, True)
+    ]
+    for name, value in runs[0].items():
+        torch.testing.assert_close(runs[1][name], value, rtol=1e-4, atol=1e-6)
+    with pytest.raises(InputError, match="Expected a model of blocks"):
+        fit(Surrogate(Constant(4), spec, None, Recipe(activation_checkpointing=True)), data, None, tmp_path / "c")
 
 
 class Constant(nn.Module):
