@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 from meshop.domain import all_reduce, in_common
 from meshop.nn.functional import Nodes, full_precision, segment_attention, soft_pool, soft_unpool
 
-PIECE = {"cpu": 2**18}  # weights H M of a piece together: 1 MB; on other devices 512 MB
+PIECE = {"cpu": 2**21}  # weights H M of a piece together: 8 MB; on other devices 512 MB
 Linear = tuple[Tensor, Tensor]  # weight [C', C] and bias [C'] of a map from [N, C] to [N, C']
 
 _softmax_backward = torch.ops.aten._softmax_backward_data.out
