@@ -170,7 +170,7 @@ class Remade(Shares):
     @torch.no_grad()
     def weights(self) -> Tensor:
         out = self.x.new_empty(len(self.x), self.weight.size(0), self.weight.size(2), dtype=self.weight.dtype)
-        assign = _Assign(self.weight)
+        assign = _Assign(self.nodes.ptr, self.weight)
         for _, rows in _pieces(self.nodes.ptr, self.weight):
             out[rows] = assign(_heads(self.x, rows, self.weight, *self.linear)).transpose(0, 1)
         return self.nodes.as_given(out)
@@ -192,9 +192,10 @@ def _size(weight: Tensor) -> int:
     return max(PIECE.get(weight.device.type, 2**27) // (weight.size(0) * weight.size(2)), 64)
 
 
-def _room(weight: Tensor, width: int = 0) -> Tensor:
-    """Room for the weights of a piece, or for features of a width of its nodes."""
-    return weight.new_empty(weight.size(0) * _size(weight) * (width or weight.size(2)))
+def _room(ptr: Sequence[int], weight: Tensor, width: int = 0) -> Tensor:
+    """Room for the weights of the largest piece, or for features of a width of its nodes."""
+    nodes = min(_size(weight), max((stop - start for start, stop in pairwise(ptr)), default=0))
+    return weight.new_empty(weight.size(0) * nodes * (width or weight.size(2)))
 
 
 def _view(room: Tensor, *shape: int) -> Tensor:
@@ -231,9 +232,9 @@ class _Map:
 class _Assign:
     """Weights [H, T, M] of the nodes [H, T, d] of a piece, in one place for all pieces."""
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, ptr: Sequence[int], weight: Tensor) -> None:
         self.weight = weight
-        self.room = _room(weight)
+        self.room = _room(ptr, weight)
         self.longest = torch.linalg.vector_norm(weight, dim=1).amax(-1)  # [H]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -295,7 +296,7 @@ class _Pool(Function):
         left: list[tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         heads, _, tokens = weight.shape
-        nodes, assign = _Nodes(x, value, x_linear, x_bias, v_linear, v_bias), _Assign(weight)
+        nodes, assign = _Nodes(x, value, x_linear, x_bias, v_linear, v_bias), _Assign(ptr, weight)
         width = nodes(slice(0, 0), weight)[1].size(-1)
         total = weight.new_zeros(len(ptr) - 1, heads, tokens, width)
         for graph, rows in _pieces(ptr, weight):
@@ -333,7 +334,7 @@ class _Unpool(Function):
         left: list[tuple[Tensor, Tensor]],
     ) -> Tensor:
         y = x.new_empty(len(x), token.size(1) * token.size(3))
-        assign = _Assign(weight)
+        assign = _Assign(ptr, weight)
         for graph, rows in _pieces(ptr, weight):
             w = assign(_heads(x, rows, weight, x_linear, x_bias))
             y[rows].unflatten(1, (w.size(0), -1)).copy_((w @ token[graph]).transpose(0, 1))
@@ -346,7 +347,7 @@ class _Unpool(Function):
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
         token, x, weight, x_linear, x_bias = ctx.saved_tensors
         d_token = torch.zeros_like(token)
-        assign = _Assign(weight)
+        assign = _Assign(ctx.ptr, weight)
         for graph, rows in _pieces(ctx.ptr, weight):
             w = assign(_heads(x, rows, weight, x_linear, x_bias))
             d_token[graph].baddbmm_(w.mT, _heads(d_y, rows, weight))
@@ -383,7 +384,7 @@ def _assignment_backward(
     d_weight = torch.zeros_like(weight)
     right = torch.cat([t for t in (token, d_total) if t is not None], -1).mT.contiguous()
     back, width = weight.mT.contiguous(), 0 if token is None else token.size(-1)
-    assign, other, both = _Assign(weight), _room(weight), _room(weight, right.size(-2))
+    assign, other, both = _Assign(ptr, weight), _room(ptr, weight), _room(ptr, weight, right.size(-2))
     for graph, rows in _pieces(ptr, weight):
         q, v = nodes(rows, weight) if pools else (_heads(x, rows, weight, *nodes[2:4]), None)
         w = assign(q)
@@ -444,7 +445,7 @@ class _Attend(Function):
         total = query.new_zeros(*query.shape[:3], v_linear.size(0) // heads)
         norm = query.new_zeros(*query.shape[:3], 1)
         top = torch.full_like(norm, torch.finfo(query.dtype).min)
-        room = _room(shape)
+        room = _room(ptr, shape)
         for graph, rows in _pieces(ptr, shape):
             k, v = _heads(x, rows, shape, k_linear, k_bias), _heads(x, rows, shape, v_linear, v_bias)
             e = torch.bmm(scaled[graph], k.mT, out=_view(room, heads, queries, k.size(1)))
@@ -477,7 +478,7 @@ class _Attend(Function):
         d_query = torch.zeros_like(query)
         linear, bias = torch.cat([k_linear, v_linear]), torch.cat([k_bias, v_bias])
         d_kv = _Map(x, linear)
-        room, other = _room(shape), _room(shape)
+        room, other = _room(ctx.ptr, shape), _room(ctx.ptr, shape)
         for graph, rows in _pieces(ctx.ptr, shape):
             kv = torch.addmm(bias, x[rows].to(linear.dtype), linear.mT)
             k, v = (t.unflatten(1, (heads, -1)).transpose(0, 1) for t in kv.split([len(k_linear), len(v_linear)], 1))
