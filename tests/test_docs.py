@@ -167,7 +167,7 @@ def test_what_a_row_says(generate: ModuleType) -> None:
         "Equals the authors' code as part of :class:`~meshop.models.Transolver`."
     )
     assert rows["LatentSSM"][5] == "no (plain, zoh, grid); yes (geometric)"
-    assert rows["LatentSSM"][6] == "time O(N C² + N M C), memory O(N C + N H M), beside the core's on M tokens"
+    assert rows["LatentSSM"][6] == "time O(N C² + N M C), memory O(N C + M C), beside the core's on M tokens"
     assert rows["LaMO"][7] == "1,953,577"  # the paper's, for Elasticity
     assert "``lamo_irregular_shared``" in rows["LaMO"][8]
     assert rows["Stack"][5] == "if ``blocks`` does"
