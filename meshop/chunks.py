@@ -36,7 +36,8 @@ def call_in_chunks(model: nn.Module, data: Data, size: int = CHUNK) -> Tensor:
         size: nodes of a chunk.
 
     Raises:
-        InputError: the model needs edges or a grid, which are not cut, or looks at all nodes in another way.
+        InputError: the model needs edges or a grid, which are not cut, or has a layer that looks at all nodes in
+            another way, see :func:`can_be_cut`.
 
     >>> from meshop.models import CANO
     >>> model, data = CANO(3, 16, 2, 1, heads=4, num_clusters=8).eval(), Data(x=torch.rand(50, 3))
@@ -44,8 +45,8 @@ def call_in_chunks(model: nn.Module, data: Data, size: int = CHUNK) -> Tensor:
     True
     """
     if not can_be_cut(model, data):
-        raise InputError(f"{type(model).__name__} needs edges or a grid, which are not cut into chunks")
-    chunks = [slice(i, i + size) for i in range(0, data.num_nodes, size)]
+        raise InputError(f"{type(model).__name__} needs edges, a grid or all nodes at once, which are not cut")
+    chunks = [slice(i, i + size) for i in range(0, max(data.num_nodes, 1), size)]
     parts = _Parts(data, chunks)
     blocks = list(getattr(model, "blocks", ()))
     features: Tensor | None = None
@@ -54,13 +55,28 @@ def call_in_chunks(model: nn.Module, data: Data, size: int = CHUNK) -> Tensor:
     return _sweep(_Stage(model, blocks, len(blocks), features), parts)
 
 
-def can_be_cut(model: nn.Module, data: Data) -> bool:
-    """Whether a model is one of nodes alone, which needs no edges, no grid and not the data as they are."""
-    modules = {module.__class__.__module__ for module in model.modules()}
-    if "shape" in data or any(name.startswith("torch_geometric.nn") for name in modules):
+def can_be_cut(model: nn.Module, data: Data, known: bool = False) -> bool:
+    """Whether a model needs no edges, no grid and not the data as they are, and no layer mixes nodes in its own way.
+
+    Layers of torch and PyG that do are known; one's own must mix them by sums of :mod:`meshop.domain` alone. With
+    ``known`` a model that has any of one's own is not cut.
+    """
+    names = {f"{type(module).__module__}.{type(module).__name__}" for module in model.modules()}
+    if "shape" in data or any(name.startswith(_MIXERS) for name in names):
+        return False
+    if known and not all(name.startswith(("meshop.", "torch.nn.modules.")) for name in names):
         return False
     needs = {name for module in model.modules() for name, needed in argument_names(module).items() if needed}
     return not needs & {"edge_index", "shape", "data"}
+
+
+_MIXERS = (
+    "torch_geometric.nn",
+    *(
+        f"torch.nn.modules.{name}"
+        for name in ("activation.Multihead", "batchnorm", "instancenorm", "rnn", "transformer")
+    ),
+)
 
 
 class _Parts:
@@ -75,7 +91,8 @@ class _Parts:
         for rows in self.chunks:
             part = self.data.__copy__()
             for key, value in self.data.items():
-                if isinstance(value, Tensor) and value.size(0) == count and self.data.is_node_attr(key):
+                rows_of_nodes = isinstance(value, Tensor) and value.dim() and value.size(0) == count
+                if rows_of_nodes and self.data.is_node_attr(key):
                     part[key] = value[rows]
             yield rows, part
 

@@ -331,7 +331,7 @@ class Surrogate(pl.LightningModule):
         """Whether a call may need more than half of the free memory: four times its widest layer at each node."""
         widths = [m.weight.shape[0] for m in self.model.modules() if isinstance(m, nn.Linear)]
         bytes_ = 16 * max(widths, default=0) * int(data.num_nodes)
-        return bytes_ > 0.5 * free_memory(self.device) and can_be_cut(self.model, data)
+        return bytes_ > 0.5 * free_memory(self.device) and can_be_cut(self.model, data, known=True)
 
     def on_mesh(self, data: MeshData, prediction: dict[str, Tensor], truth: dict[str, Tensor]) -> MeshData:
         """A mesh with the fields ``p_pred`` of a prediction and, where the truth is known, ``p`` and ``p_error``."""

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch, Data
 
 from meshop import InputError
-from meshop.chunks import call_in_chunks
+from meshop.chunks import call_in_chunks, can_be_cut
 from meshop.models import CANO, LaMO, LinearNO, Stack, Transolver, TransolverPlusPlus
 from meshop.nn import Block, LatentSSM, PhysicsAttention, call
 
@@ -67,8 +67,29 @@ def test_no_tensor_is_larger_than_the_features_of_the_nodes() -> None:
 def test_what_is_not_cut() -> None:
     from torch_geometric.nn import GCN
 
-    with pytest.raises(InputError, match="GCN needs edges or a grid"):
+    with pytest.raises(InputError, match="GCN needs edges, a grid or all nodes at once"):
         call_in_chunks(GCN(3, 8, 2), Data(x=torch.rand(4, 3), edge_index=torch.tensor([[0], [1]])))
     grid = Data(x=torch.rand(6, 3), shape=(2, 3))
-    with pytest.raises(InputError, match="CANO needs edges or a grid"):
+    with pytest.raises(InputError, match="CANO needs edges, a grid"):
         call_in_chunks(CANO(3, 8, 1, 1, 2, 4, grid_dim=2), grid)
+    for mixer in (nn.TransformerEncoderLayer(8, 2), nn.BatchNorm1d(8)):
+        with pytest.raises(InputError, match="Stack needs edges, a grid or all nodes"):
+            call_in_chunks(Stack(3, 8, 1, [mixer]), Data(x=torch.rand(4, 3)))
+
+
+class Own(nn.Linear):
+    """A layer of whose mixing nothing is known."""
+
+
+def test_layers_of_ones_own_are_not_cut_unasked() -> None:
+    model, data = Stack(3, 8, 1, [Own(8, 8)]).eval(), Data(x=torch.rand(9, 3), time=torch.tensor(0.5))
+    assert can_be_cut(model, data)
+    assert not can_be_cut(model, data, known=True)
+    assert all(can_be_cut(MODELS[name], data, known=True) for name in MODELS)
+    with torch.no_grad():
+        torch.testing.assert_close(call_in_chunks(model, data, 4), call(model, data))
+
+
+def test_a_mesh_without_nodes() -> None:
+    model = CANO(3, 16, 2, 2, 4, 8).eval()
+    assert call_in_chunks(model, Data(x=torch.rand(0, 3)), 4).shape == (0, 2)
