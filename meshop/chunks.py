@@ -72,10 +72,11 @@ def can_be_cut(model: nn.Module, data: Data, known: bool = False) -> bool:
 
 _MIXERS = (
     "torch_geometric.nn",
-    *(
-        f"torch.nn.modules.{name}"
-        for name in ("activation.Multihead", "batchnorm", "instancenorm", "rnn", "transformer")
-    ),
+    "torch.nn.modules.activation.MultiheadAttention",
+    "torch.nn.modules.batchnorm",
+    "torch.nn.modules.instancenorm",
+    "torch.nn.modules.rnn",
+    "torch.nn.modules.transformer",
 )
 
 
