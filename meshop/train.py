@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import csv
 import logging
-import math
 import os
 import platform
 import resource
@@ -41,6 +40,7 @@ from meshop.checkpoint import build, describe, read_checkpoint, rebuildable
 from meshop.chunks import CHUNK, call_in_chunks, can_be_cut
 from meshop.data import FieldSpec, InputError, MeshData, in_plane_axes
 from meshop.domain import Partitioned, cut, domain_parallel, exchange_halos
+from meshop.io.child import free_memory
 from meshop.io.files import alone, whole
 from meshop.launch import processes
 from meshop.metrics import pearson, relative_h1, relative_l2, rmse
@@ -229,7 +229,7 @@ class Surrogate(pl.LightningModule):
     def training_step(self, batch: Data, batch_idx: int) -> Tensor:
         share, size = (1.0, batch.num_graphs)
         if self._trainer is not None:
-            share, size = _shares(self.trainer.train_dataloader).share(batch_idx)
+            share, size = _deal(self.trainer.train_dataloader).share(batch_idx)
         with self.together(batch):
             loss = share * torch.stack([self._loss(batch, p, y) for p, y in self._lessons(batch)]).mean()
         if not bool(loss.isfinite()):
@@ -265,7 +265,7 @@ class Surrogate(pl.LightningModule):
         return loss + self.recipe.h1 * slopes.mean()
 
     def validation_step(self, batch: Data, batch_idx: int) -> None:
-        share, size = _shares(self.trainer.val_dataloaders).share(batch_idx)
+        share, size = _deal(self.trainer.val_dataloaders).share(batch_idx)
         with self.together(batch):
             errors = {name: share * error.mean() for name, error in self.errors(batch).items()}
         for name, error in errors.items():
@@ -331,7 +331,9 @@ class Surrogate(pl.LightningModule):
         """Whether a call may need more than half of the free memory: four times its widest layer at each node."""
         widths = [m.weight.shape[0] for m in self.model.modules() if isinstance(m, nn.Linear)]
         bytes_ = 16 * max(widths, default=0) * int(data.num_nodes)
-        return bytes_ > 0.5 * free_memory(self.device) and can_be_cut(self.model, data, known=True)
+        cuda = self.device.type == "cuda"
+        free = torch.cuda.mem_get_info(self.device)[0] if cuda else free_memory()
+        return bytes_ > 0.5 * free and can_be_cut(self.model, data, known=True)
 
     def on_mesh(self, data: MeshData, prediction: dict[str, Tensor], truth: dict[str, Tensor]) -> MeshData:
         """A mesh with the fields ``p_pred`` of a prediction and, where the truth is known, ``p`` and ``p_error``."""
@@ -437,14 +439,14 @@ class Shuffle(Sampler[int]):
         return self.size
 
 
-class Shares(Sampler[list[int]]):
+class Deal(Sampler[list[int]]):
     """The batches of one process: the meshes of every batch are dealt out to all.
 
     One that gets none in a batch of fewer meshes than processes takes the first for company, and weighs it nothing. So
     all take equally many steps, no mesh counts twice, and the mean over the processes of :meth:`share` times the mean
     over a process's meshes is the mean over the batch.
 
-    >>> [list(Shares(range(5), 3, rank, ranks=2)) for rank in range(2)]
+    >>> [list(Deal(range(5), 3, rank, ranks=2)) for rank in range(2)]
     [[[0, 2], [3]], [[1], [4]]]
     """
 
@@ -606,11 +608,11 @@ def fit(
     if recipe.ema is not None:
         own.append(EMAWeightAveraging(decay=recipe.ema, use_buffers=False))
     shared: dict[str, Any] = {"num_workers": workers} | ({"persistent_workers": True} if workers else {})
-    shuffled = Shares(Shuffle(len(train), recipe.seed), recipe.batch_size, *dealt)
+    shuffled = Deal(Shuffle(len(train), recipe.seed), recipe.batch_size, *dealt)
     loader = DataLoader(train, batch_sampler=shuffled, **shared)
     val_loader = None
     if val is not None and len(val) > 0:
-        val_loader = DataLoader(val, batch_sampler=Shares(range(len(val)), recipe.batch_size, *dealt), **shared)
+        val_loader = DataLoader(val, batch_sampler=Deal(range(len(val)), recipe.batch_size, *dealt), **shared)
     accelerator, _, index = device.partition(":")
     there = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))  # processes on this machine
     with _quiet():
@@ -656,9 +658,9 @@ def _plugins(strategy: str, ranks: int) -> list[Any]:
     return [*files, TorchElasticEnvironment()] if ranks > 1 else [*files]
 
 
-def _shares(loader: Any) -> Shares:
-    shares: Shares = loader.batch_sampler
-    return shares
+def _deal(loader: Any) -> Deal:
+    deal: Deal = loader.batch_sampler
+    return deal
 
 
 def _strategy(name: Strategy, ranks: int) -> Any:
@@ -818,17 +820,6 @@ def versions() -> dict[str, str]:
     """Versions of what a run depends on."""
     packages = {"meshop": meshop, "torch": torch, "torch_geometric": sys.modules["torch_geometric"], "lightning": pl}
     return {"python": platform.python_version()} | {k: str(v.__version__) for k, v in packages.items()}
-
-
-def free_memory(device: torch.device) -> float:
-    """Bytes that could be had now; infinity where the system does not say."""
-    if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[0])
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return math.inf
-    return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), math.inf)
 
 
 def peak_memory() -> float:

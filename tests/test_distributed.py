@@ -16,7 +16,7 @@ from conftest import strip
 from meshop.cli import main
 from meshop.data import InputError
 from meshop.io import write_mesh
-from meshop.train import Shares, Shuffle, fit
+from meshop.train import Deal, Shuffle, fit
 
 CANO = ["--model.hidden_channels", "8", "--model.num_layers", "2", "--model.heads", "2", "--model.num_clusters", "3"]
 SAGE = ["--model", "GraphSAGE", "--model.hidden_channels", "8", "--model.num_layers", "2"]
@@ -54,8 +54,8 @@ def assert_same_run(run: Path, other: Path) -> None:
 
 @pytest.mark.parametrize(("meshes", "batch_size", "ranks"), [(5, 3, 2), (5, 3, 3), (7, 4, 4), (1, 1, 1), (2, 5, 3)])
 def test_every_mesh_counts_once(meshes: int, batch_size: int, ranks: int) -> None:
-    shares = [Shares(Shuffle(meshes, seed=0), batch_size, rank, ranks) for rank in range(ranks)]
-    whole = Shares(Shuffle(meshes, seed=0), batch_size)
+    shares = [Deal(Shuffle(meshes, seed=0), batch_size, rank, ranks) for rank in range(ranks)]
+    whole = Deal(Shuffle(meshes, seed=0), batch_size)
     value = torch.arange(1.0, meshes + 1)
     steps = [list(share) for share in shares]
     assert {len(own) for own in steps} == {len(whole)}  # none waits for another

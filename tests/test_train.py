@@ -54,7 +54,7 @@ def test_a_large_mesh_is_predicted_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(meshop.train, "call_in_chunks", counted)
     for chunk, free in ((5, 1e12), ("auto", 1e12), ("auto", 1.0)):
-        monkeypatch.setattr(meshop.train, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(meshop.train, "free_memory", lambda free=free: free)
         monkeypatch.setattr(meshop.train, "CHUNK", 4)
         part = surrogate.predict(data[0], chunk=chunk)  # type: ignore[arg-type]
         torch.testing.assert_close(part.point_data["p_pred"], whole.point_data["p_pred"], rtol=1e-5, atol=1e-6)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from importlib import import_module
-from math import nan
+from math import inf, nan
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -112,7 +112,7 @@ class _Child:
 
     def __init__(self, opened: Opener, path: Path) -> None:
         size = _size(path)
-        self.memory = min(max(_MEMORY, size * _MEMORY_PER_BYTE), _free_memory())
+        self.memory = int(min(max(_MEMORY, size * _MEMORY_PER_BYTE), free_memory()))
         self.seconds = _SECONDS + min(size >> 14, _SECONDS_MORE) + (size >> 20) if size < _LARGE else 0
         ours, theirs = os.pipe(), os.pipe()
         with warnings.catch_warnings():
@@ -232,8 +232,10 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def _free_memory() -> int:
-    """Bytes of memory that could be had without swapping."""
+def free_memory() -> float:
+    """Bytes of memory that could be had without swapping; infinity where the system does not say."""
+    if not Path("/proc/meminfo").exists():
+        return inf
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
 

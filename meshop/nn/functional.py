@@ -10,7 +10,8 @@ Every token-mixing layer here is made of a few sums over nodes, written down onc
 ================================ ======================================================================
 
 They work on :class:`Tiles`, a layout in which no tile holds nodes of two graphs. It makes batches exact and needs no
-loop over graphs, no copy of sizes to the host and no [N, M, d] product.
+loop over graphs, no copy of sizes to the host and no [N, M, d] product. Where nothing is compiled or exported,
+:mod:`meshop.nn.shares` does the same in pieces of the nodes, without storing a weight.
 """
 
 from __future__ import annotations
