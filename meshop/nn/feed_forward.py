@@ -1,9 +1,22 @@
+from collections.abc import Iterator
+from typing import Any
+
+import torch
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu
+
+from meshop.nn.shares import PIECE
+
+_gelu_backward = torch.ops.aten.gelu_backward
 
 
 class FeedForward(nn.Module):
     r"""The two-layer perceptron of a transformer, on each node by itself: :math:`W_2\, \mathrm{GELU}(W_1 x)`.
+
+    The nodes are taken in pieces that fit into the cache. What is between the two maps is made anew for the backward
+    pass, which keeps x alone.
 
     Args:
         in_channels: size of the input.
@@ -11,8 +24,8 @@ class FeedForward(nn.Module):
         out_channels: size of the output.
 
     Shapes:
-        - **input:** x [N, in_channels]
-        - **output:** [N, out_channels]
+        - **input:** x [..., in_channels]
+        - **output:** [..., out_channels]
 
     >>> import torch
     >>> FeedForward(3, 8, 2)(torch.ones(5, 3)).shape
@@ -32,7 +45,52 @@ class FeedForward(nn.Module):
         self.lin2.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.lin2(gelu(self.lin1(x)))
+        if torch.compiler.is_compiling():
+            return self.lin2(gelu(self.lin1(x)))
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        weights = (self.lin1.weight, self.lin1.bias, self.lin2.weight, self.lin2.bias)
+        with torch.autocast(device, enabled=False):
+            y: Tensor = _FeedForward.apply(x.reshape(-1, x.size(-1)), *weights, dtype)
+        return y.view(*x.shape[:-1], self.out_channels)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.hidden_channels}, {self.out_channels})"
+
+
+class _FeedForward(Function):
+    """x [N, C] to [N, C'] in a precision, with gradients of weights in their own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.save_for_backward(x, w1, b1, w2)
+        ctx.dtype = dtype
+        w1, b1, w2, b2 = (w.to(dtype) for w in (w1, b1, w2, b2))
+        y = x.new_empty(len(x), len(w2), dtype=dtype)
+        for rows in _pieces(x, len(w1)):
+            torch.addmm(b2, gelu(torch.addmm(b1, x[rows].to(dtype), w1.mT)), w2.mT, out=y[rows])
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
+        x, *weights = ctx.saved_tensors
+        w1, b1, w2 = (w.to(ctx.dtype) for w in weights)
+        d_x = torch.empty_like(x)
+        d_w1, d_b1, d_w2 = (torch.zeros_like(w) for w in weights)
+        d_b2 = d_y.sum(0, dtype=d_w2.dtype)
+        for rows in _pieces(x, len(w1)):
+            some, d_some = x[rows].to(ctx.dtype), d_y[rows]
+            h = torch.addmm(b1, some, w1.mT)
+            d_w2 += d_some.mT @ gelu(h)
+            d_h = _gelu_backward(d_some @ w2, h)
+            d_w1 += d_h.mT @ some
+            d_b1 += d_h.sum(0, dtype=d_b1.dtype)
+            d_x[rows] = d_h @ w1
+        return d_x, d_w1, d_b1, d_w2, d_b2, None
+
+
+def _pieces(x: Tensor, hidden: int) -> Iterator[slice]:
+    size = max(PIECE.get(x.device.type, 2**27) // hidden, 64)
+    for first in range(0, len(x), size):
+        yield slice(first, min(first + size, len(x)))

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 from meshop.domain import all_reduce, in_common
 from meshop.nn.functional import Nodes, full_precision, segment_attention, soft_pool, soft_unpool
 
-PIECE = {"cpu": 2**21}  # weights H M of a piece together: 8 MB; on other devices 512 MB
+PIECE = {"cpu": 2**20}  # weights H M of a piece together: 4 MB; on other devices 512 MB
 Linear = tuple[Tensor, Tensor]  # weight [C', C] and bias [C'] of a map from [N, C] to [N, C']
 
 _softmax_backward = torch.ops.aten._softmax_backward_data.out
@@ -75,10 +75,9 @@ def attend(query: Tensor, x: Tensor, key: Linear, value: Linear, nodes: Nodes) -
         tiles = nodes.tiles
         k, v = (tiles.split_heads(_applied(linear, x), query.size(1)) for linear in (key, value))
         return segment_attention(query, k, v, tiles)
+    maps = (*_lowered(key, nodes), *_lowered(value, nodes))
     with full_precision(x):
-        query, x, dtype = query.to(nodes.dtype), nodes.in_order(x), nodes.dtype
-        weights = (t.to(dtype) for t in (*key, *value))
-        return in_common(_Attend.apply(query, x, *weights, nodes.mass, nodes.ptr))
+        return in_common(_Attend.apply(query.to(nodes.dtype), nodes.in_order(x), *maps, nodes.mass, nodes.ptr))
 
 
 def part(layer: nn.Linear, number: int, count: int) -> Linear:
@@ -101,6 +100,13 @@ def linear_with_ones(linear: nn.Linear | Linear, heads: int) -> Linear:
 
 def _applied(linear: Linear | None, x: Tensor) -> Tensor:
     return x if linear is None else nn.functional.linear(x, *linear)
+
+
+def _lowered(linear: Linear, nodes: Nodes) -> Linear:
+    """A map in the precision of autocast; without, that of sums."""
+    device = nodes.x.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else nodes.dtype
+    return linear[0].to(dtype), linear[1].to(dtype)
 
 
 def weighted_mean(total: Tensor) -> Tensor:
@@ -133,6 +139,9 @@ class Stored(Shares):
 class Remade(Shares):
     r"""Weights that are made where they are needed, from x [N, H d] and W [H, d, M].
 
+    All that is kept of them is :math:`\log \sum_m \exp (x_n W)_m` for each node and head. As one more entry of
+    :math:`x_n` it makes the weights exponentials of a product.
+
     With g the gradient of :math:`y_n = \sum_m w_{nm} z_m`, that of the weights is :math:`g_n z_m`. It is never formed:
     the backward pass of :meth:`unpool` leaves its two factors to that of :meth:`pool`, which follows because of a link,
     a number of no meaning that goes from one to the other. So the softmax is differentiated once.
@@ -141,21 +150,26 @@ class Remade(Shares):
     def __init__(self, x: Tensor, weight: Tensor, nodes: Nodes, linear: Linear | None = None) -> None:
         self.x = nodes.in_order(x)
         self.weight = weight.to(nodes.dtype)
-        self.linear = self._cast(linear, nodes)
+        self.linear = (None, None) if linear is None else _lowered(linear, nodes)
         self.nodes = nodes
+        self.log_sum = self.weight.new_empty(self.weight.size(0), x.size(0))  # [H, N]
+        self.known = False
         self.link: Tensor | None = None
         self.left: list[tuple[Tensor, Tensor]] = []
 
-    @staticmethod
-    def _cast(linear: Linear | None, nodes: Nodes) -> tuple[Tensor | None, Tensor | None]:
-        return (None, None) if linear is None else (linear[0].to(nodes.dtype), linear[1].to(nodes.dtype))
+    def _logarithms(self) -> tuple[Tensor, bool]:
+        """Those of the sums, and whether they are known. Who asks fills them in."""
+        known, self.known = self.known, True
+        return self.log_sum, known
 
     def pool(self, value: Tensor | None = None, linear: Linear | None = None) -> Tensor:
+        maps = (*self.linear, *((None, None) if linear is None else _lowered(linear, self.nodes)))
         with full_precision(self.x):
             nodes, left = self.nodes, list[tuple[Tensor, Tensor]]()
-            maps = (*self.linear, *self._cast(linear, nodes))
             value = None if value is None else nodes.in_order(value)
-            total, link = _Pool.apply(self.x, value, self.weight, *maps, nodes.mass, nodes.ptr, left)
+            total, link = _Pool.apply(
+                self.x, value, self.weight, *maps, nodes.mass, nodes.ptr, *self._logarithms(), left
+            )
             if torch.is_grad_enabled():
                 self.link, self.left = link, left
             return all_reduce(total, "sum")
@@ -164,15 +178,19 @@ class Remade(Shares):
         with full_precision(token):
             link, self.link = self.link, None  # for one
             token = token.to(self.nodes.dtype)
-            y = _Unpool.apply(token, link, self.x, self.weight, *self.linear, self.nodes.ptr, self.left)
+            y = _Unpool.apply(
+                token, link, self.x, self.weight, *self.linear, self.nodes.ptr, *self._logarithms(), self.left
+            )
             return self.nodes.as_given(y)
 
     @torch.no_grad()
     def weights(self) -> Tensor:
         out = self.x.new_empty(len(self.x), self.weight.size(0), self.weight.size(2), dtype=self.weight.dtype)
-        assign = _Assign(self.nodes.ptr, self.weight)
+        nodes = _Nodes(self.weight, self.x, *self.linear)
+        assign = _Assign(self.nodes.ptr, self.weight, *self._logarithms())
         for _, rows in _pieces(self.nodes.ptr, self.weight):
-            out[rows] = assign(_heads(self.x, rows, self.weight, *self.linear)).transpose(0, 1)
+            w, factor = assign(nodes(rows)[0], rows)
+            out[rows] = (w if factor is None else w * factor).transpose(0, 1)
         return self.nodes.as_given(out)
 
 
@@ -202,83 +220,127 @@ def _view(room: Tensor, *shape: int) -> Tensor:
     return room[: math.prod(shape)].view(shape)
 
 
-def _heads(x: Tensor, rows: slice, weight: Tensor, linear: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """Features of some nodes [H, T, d], after a linear map where there is one."""
-    x = x[rows].to(weight.dtype)
-    x = x if linear is None or bias is None else torch.addmm(bias, x, linear.mT)
-    return x.unflatten(1, (weight.size(0), -1)).transpose(0, 1)
+def _heads(x: Tensor, rows: slice, weight: Tensor) -> Tensor:
+    """Features of some nodes [H, T, d]."""
+    return x[rows].to(weight.dtype).unflatten(1, (weight.size(0), -1)).transpose(0, 1)
 
 
 class _Map:
     """The gradients of a linear map, or of none, of features x [N, C] to [N, H d], piece by piece."""
 
-    def __init__(self, x: Tensor, linear: Tensor | None) -> None:
+    def __init__(self, x: Tensor, linear: Tensor | None, weight: Tensor, *widths: int) -> None:
         self.x, self.linear = x, linear
+        self.heads, self.dtype, self.widths = weight.size(0), weight.dtype, widths
         self.d_x = torch.empty_like(x)
-        self.d_linear = None if linear is None else torch.zeros_like(linear)
-        self.d_bias = None if linear is None else linear.new_zeros(linear.size(0))
+        self.d_linear = None if linear is None else torch.zeros_like(linear, dtype=weight.dtype)
+        self.d_bias = None if linear is None else weight.new_zeros(linear.size(0))
 
-    def add(self, rows: slice, *gradients: Tensor) -> None:
-        """That of the output for some nodes, [H, T, d] or several side by side."""
-        flat = torch.cat([gradient.transpose(0, 1).flatten(1) for gradient in gradients], 1)  # [T, H d]
+    def room(self, rows: slice) -> list[Tensor]:
+        """Where the gradients of the output are to be put for some nodes, of several outputs [H, T, d] side by side."""
+        width = self.heads * sum(self.widths)
+        self.flat = torch.empty(rows.stop - rows.start, width, dtype=self.dtype, device=self.x.device)
+        parts = self.flat.split([self.heads * width for width in self.widths], 1)
+        return [part.unflatten(1, (self.heads, -1)).transpose(0, 1) for part in parts]
+
+    def add(self, rows: slice) -> None:
         if self.linear is None or self.d_linear is None or self.d_bias is None:
-            self.d_x[rows] = flat
-            return
-        self.d_x[rows] = flat @ self.linear
-        self.d_linear.addmm_(flat.mT, self.x[rows].to(flat.dtype))
-        self.d_bias += flat.sum(0)
+            self.d_x[rows] = self.flat
+        else:
+            self.d_bias += self.flat.sum(0)
+            flat, x = self.flat.to(self.linear.dtype), self.x[rows].to(self.linear.dtype)
+            self.d_x[rows] = flat @ self.linear
+            self.d_linear += flat.mT @ x
+
+
+class _Nodes:
+    """The x [H, T, d + 1] of the nodes of a piece, with a zero behind them, and their values [H, T, e].
+
+    x and values [N, .] go through linear maps, if there are some. Without values, the map of the values is one of x;
+    without that, too, the values are x after its map.
+    """
+
+    def __init__(
+        self,
+        weight: Tensor,
+        x: Tensor,
+        x_linear: Tensor | None,
+        x_bias: Tensor | None,
+        value: Tensor | None = None,
+        v_linear: Tensor | None = None,
+        v_bias: Tensor | None = None,
+    ) -> None:
+        self.weight, self.x, self.value = weight, x, value
+        self.x_linear, self.v_linear = x_linear, v_linear
+        heads = weight.size(0)
+        self.x_map: Linear | None = None
+        self.v_map = None if v_linear is None or v_bias is None else (v_linear, v_bias)
+        if x_linear is not None and x_bias is not None:
+            rows = pad(x_linear.unflatten(0, (heads, -1)), (0, 0, 0, 1)).flatten(0, 1)
+            self.x_map = rows, pad(x_bias.unflatten(0, (heads, -1)), (0, 1)).flatten()
+        self.both: Linear | None = None  # one after the other, to be applied at once
+        if value is None and self.x_map is not None and self.v_map is not None:
+            self.both = torch.cat([self.x_map[0], self.v_map[0]]), torch.cat([self.x_map[1], self.v_map[1]])
+
+    def __call__(self, rows: slice) -> tuple[Tensor, Tensor]:
+        if self.both is not None and self.x_map is not None:
+            both = self._mapped(self.x, rows, self.both).tensor_split([len(self.x_map[0])], 1)
+            return self._heads(both[0]), self._heads(both[1])
+        q = self._heads(self._mapped(self.x, rows, self.x_map))
+        q = pad(q, (0, 1)) if self.x_map is None else q
+        if self.value is None and self.v_map is None:
+            return q, q[..., :-1]
+        return q, self._heads(self._mapped(self.x if self.value is None else self.value, rows, self.v_map))
+
+    @property
+    def width(self) -> int:
+        """e"""
+        if self.v_map is not None:
+            return len(self.v_map[0]) // self.weight.size(0)
+        return self.weight.size(1) if self.value is None else self.value.size(1) // self.weight.size(0)
+
+    def _mapped(self, x: Tensor, rows: slice, linear: Linear | None) -> Tensor:
+        if linear is None:
+            return x[rows].to(self.weight.dtype)
+        return torch.addmm(linear[1], x[rows].to(linear[0].dtype), linear[0].mT).to(self.weight.dtype)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(1, (self.weight.size(0), -1)).transpose(0, 1)
 
 
 class _Assign:
-    """Weights [H, T, M] of the nodes [H, T, d] of a piece, in one place for all pieces."""
+    """Weights [H, T, M] of the nodes [H, T, d + 1] of a piece, in one place for all pieces."""
 
-    def __init__(self, ptr: Sequence[int], weight: Tensor) -> None:
-        self.weight = weight
+    def __init__(self, ptr: Sequence[int], weight: Tensor, log_sum: Tensor, known: bool = True) -> None:
+        self.weight = pad(weight, (0, 0, 0, 1), value=-1.0)
+        self.log_sum, self.known = log_sum, known
         self.room = _room(ptr, weight)
-        self.longest = torch.linalg.vector_norm(weight, dim=1).amax(-1)  # [H]
 
-    def __call__(self, x: Tensor) -> Tensor:
-        w = torch.bmm(x, self.weight, out=_view(self.room, x.size(0), x.size(1), self.weight.size(2)))
-        if not self._small(x):
-            return torch.softmax(w, -1, out=w)
-        torch.exp(w, out=w)
-        return w.mul_(w.sum(-1, keepdim=True).reciprocal_())
+    def __call__(self, q: Tensor, rows: slice) -> tuple[Tensor, Tensor | None]:
+        """Weights up to a factor [H, T, 1] of the nodes, which is left out where it is one."""
+        if self.known:
+            return self._exp(q, rows), None
+        w = torch.bmm(q, self.weight, out=self._room(q))
+        if w.device.type == "cpu":
+            total = w.exp_().sum(-1)  # [H, T]
+            if _held(total):
+                torch.log(total, out=self.log_sum[:, rows])
+                return w, total.reciprocal_()[..., None]
+            torch.bmm(q, self.weight, out=w)
+        self.log_sum[:, rows] = w.logsumexp(-1)
+        return self._exp(q, rows), None
 
-    def _small(self, x: Tensor) -> bool:
-        """Whether no logit can be so large that its exponential overflows, by Cauchy's inequality.
+    def _exp(self, q: Tensor, rows: slice) -> Tensor:
+        q[..., -1] = self.log_sum[:, rows]
+        return torch.bmm(q, self.weight, out=self._room(q)).exp_()
 
-        Then a softmax needs no maximum. To ask is not worth the wait on other devices than the CPU.
-        """
-        return x.device.type == "cpu" and bool(
-            (torch.linalg.vector_norm(x, dim=-1).amax(-1) * self.longest).amax() < 60
-        )
-
-
-class _Nodes(NamedTuple):
-    """What the nodes of a pool bring: x and values [N, .], and the linear maps they go through, if there are some.
-
-    Without values, the map of the values is one of x; without that, too, the values are x after its map.
-    """
-
-    x: Tensor
-    value: Tensor | None
-    x_linear: Tensor | None
-    x_bias: Tensor | None
-    v_linear: Tensor | None = None
-    v_bias: Tensor | None = None
-
-    def __call__(self, rows: slice, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """x and the values [H, T, .] of some nodes."""
-        q = _heads(self.x, rows, weight, self.x_linear, self.x_bias)
-        if self.value is None and self.v_linear is None:
-            return q, q
-        return q, _heads(self.x if self.value is None else self.value, rows, weight, self.v_linear, self.v_bias)
+    def _room(self, q: Tensor) -> Tensor:
+        return _view(self.room, q.size(0), q.size(1), self.weight.size(2))
 
 
 class _Pool(Function):
     """Sums over nodes of values, weighted by shares and masses, and a link to what is handed back.
 
-    With ``weight`` [H, d, M] and ``mass`` [N] to [B, H, M, e].
+    With ``weight`` [H, d, M] and ``mass`` [N] to [B, H, M, e]; ``log_sum`` [H, N] is filled in unless it is known.
     """
 
     @staticmethod
@@ -293,29 +355,32 @@ class _Pool(Function):
         v_bias: Tensor | None,
         mass: Tensor | None,
         ptr: list[int],
+        log_sum: Tensor,
+        known: bool,
         left: list[tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
-        heads, _, tokens = weight.shape
-        nodes, assign = _Nodes(x, value, x_linear, x_bias, v_linear, v_bias), _Assign(ptr, weight)
-        width = nodes(slice(0, 0), weight)[1].size(-1)
-        total = weight.new_zeros(len(ptr) - 1, heads, tokens, width)
+        nodes = _Nodes(weight, x, x_linear, x_bias, value, v_linear, v_bias)
+        assign = _Assign(ptr, weight, log_sum, known)
+        total = weight.new_zeros(len(ptr) - 1, weight.size(0), nodes.width, weight.size(2))
         for graph, rows in _pieces(ptr, weight):
-            q, v = nodes(rows, weight)
-            total[graph].baddbmm_(assign(q).mT, v if mass is None else v * mass[rows, None])
-        ctx.save_for_backward(*nodes, weight, mass)
+            q, v = nodes(rows)
+            w, factor = assign(q, rows)
+            v = v if mass is None else v * mass[rows, None]
+            total[graph].baddbmm_((v if factor is None else v * factor).mT, w)
+        ctx.save_for_backward(x, x_linear, x_bias, value, v_linear, v_bias, weight, mass, log_sum)
         ctx.ptr, ctx.left = ptr, left
         ctx.set_materialize_grads(False)
-        return total, weight.new_zeros(())
+        return total.mT, weight.new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_total: Tensor | None, d_link: Tensor | None) -> tuple[Tensor | None, ...]:
-        *nodes, weight, mass = ctx.saved_tensors
+        *nodes, weight, mass, log_sum = ctx.saved_tensors
         d_y, token = (None, None) if d_link is None else ctx.left.pop()
         d_x, d_value, d_weight, *d_maps = _assignment_backward(
-            _Nodes(*nodes), weight, ctx.ptr, d_y, token, d_total, mass
+            _Nodes(weight, *nodes), ctx.ptr, log_sum, d_y, token, d_total, mass
         )
-        return d_x, d_value, d_weight, *d_maps, None, None, None
+        return d_x, d_value, d_weight, *d_maps, *[None] * 5
 
 
 class _Unpool(Function):
@@ -331,39 +396,44 @@ class _Unpool(Function):
         x_linear: Tensor | None,
         x_bias: Tensor | None,
         ptr: list[int],
+        log_sum: Tensor,
+        known: bool,
         left: list[tuple[Tensor, Tensor]],
     ) -> Tensor:
         y = x.new_empty(len(x), token.size(1) * token.size(3))
-        assign = _Assign(ptr, weight)
+        nodes, assign = _Nodes(weight, x, x_linear, x_bias), _Assign(ptr, weight, log_sum, known)
         for graph, rows in _pieces(ptr, weight):
-            w = assign(_heads(x, rows, weight, x_linear, x_bias))
-            y[rows].unflatten(1, (w.size(0), -1)).copy_((w @ token[graph]).transpose(0, 1))
-        ctx.save_for_backward(token, x, weight, x_linear, x_bias)
+            w, factor = assign(nodes(rows)[0], rows)
+            some, own = y[rows].unflatten(1, (w.size(0), -1)).transpose(0, 1), y.dtype == w.dtype
+            z = torch.bmm(w, token[graph], out=some if own else None)
+            if factor is not None:
+                z *= factor
+            if not own:
+                some.copy_(z)
+        ctx.save_for_backward(token, x, weight, x_linear, x_bias, log_sum)
         ctx.ptr, ctx.left = ptr, None if link is None else left
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        token, x, weight, x_linear, x_bias = ctx.saved_tensors
-        d_token = torch.zeros_like(token)
-        assign = _Assign(ctx.ptr, weight)
+        token, x, weight, x_linear, x_bias, log_sum = ctx.saved_tensors
+        d_token = token.new_zeros(token.mT.shape)
+        nodes, assign = _Nodes(weight, x, x_linear, x_bias), _Assign(ctx.ptr, weight, log_sum)
         for graph, rows in _pieces(ctx.ptr, weight):
-            w = assign(_heads(x, rows, weight, x_linear, x_bias))
-            d_token[graph].baddbmm_(w.mT, _heads(d_y, rows, weight))
+            w, _ = assign(nodes(rows)[0], rows)
+            d_token[graph].baddbmm_(_heads(d_y, rows, weight).mT, w)
         if ctx.left is not None:
             ctx.left.append((d_y, token))
-            return d_token, weight.new_zeros(()), *[None] * 6
-        d_x, _, d_weight, d_linear, d_bias, *_ = _assignment_backward(
-            _Nodes(x, None, x_linear, x_bias), weight, ctx.ptr, d_y, token
-        )
-        return d_token, None, d_x, d_weight, d_linear, d_bias, None, None
+            return d_token.mT, weight.new_zeros(()), *[None] * 8
+        d_x, _, d_weight, d_linear, d_bias, *_ = _assignment_backward(nodes, ctx.ptr, log_sum, d_y, token)
+        return d_token.mT, None, d_x, d_weight, d_linear, d_bias, *[None] * 4
 
 
 def _assignment_backward(
     nodes: _Nodes,
-    weight: Tensor,
     ptr: list[int],
+    log_sum: Tensor,
     d_y: Tensor | None,
     token: Tensor | None,
     d_total: Tensor | None = None,
@@ -374,26 +444,26 @@ def _assignment_backward(
     That of the weights is :math:`\partial L / \partial w_{nm} = g_n z_m + m_n v_n \, \partial L / \partial Z_m`, one
     product of the features of the nodes, side by side, with those of the tokens.
     """
-    x, value, x_linear, _, v_linear, _ = nodes
-    pools, joint = d_total is not None, value is None and v_linear is not None and d_total is not None
-    sizes = [len(linear) for linear in (x_linear, v_linear) if linear is not None]
-    d_x = _Map(
-        x, torch.cat([x_linear, v_linear]) if joint and x_linear is not None and v_linear is not None else x_linear
-    )
-    d_value = None if value is None or not pools else _Map(value, v_linear)
-    d_weight = torch.zeros_like(weight)
+    weight, pools = nodes.weight, d_total is not None
+    maps = [linear for linear in (nodes.x_linear, nodes.v_linear) if linear is not None]
+    joint = nodes.both is not None and pools
+    widths = weight.shape[1:2] + ((nodes.width,) if joint else ())
+    d_x = _Map(nodes.x, torch.cat(maps) if joint else nodes.x_linear, weight, *widths)
+    d_value = None if nodes.value is None or not pools else _Map(nodes.value, nodes.v_linear, weight, nodes.width)
+    d_weight = pad(torch.zeros_like(weight), (0, 0, 0, 1))
     right = torch.cat([t for t in (token, d_total) if t is not None], -1).mT.contiguous()
     back, width = weight.mT.contiguous(), 0 if token is None else token.size(-1)
-    assign, other, both = _Assign(ptr, weight), _room(ptr, weight), _room(ptr, weight, right.size(-2))
+    assign, other, both = _Assign(ptr, weight, log_sum), _room(ptr, weight), _room(ptr, weight, right.size(-2))
     for graph, rows in _pieces(ptr, weight):
-        q, v = nodes(rows, weight) if pools else (_heads(x, rows, weight, *nodes[2:4]), None)
-        w = assign(q)
+        q, v = nodes(rows)
+        w, _ = assign(q, rows)
         left = _view(both, w.size(0), w.size(1), right.size(-2))
         if d_y is not None:
             left[..., :width].copy_(_heads(d_y, rows, weight))
+        d_q, *own = d_x.room(rows) + ([] if d_value is None else d_value.room(rows))
         d_v = None
-        if v is not None and d_total is not None:
-            d_v = w @ d_total[graph]
+        if d_total is not None:
+            d_v = torch.bmm(w, d_total[graph], out=own[0] if own else None)
             left[..., width:].copy_(v)
             if mass is not None:
                 left[..., width:] *= mass[rows, None]
@@ -401,17 +471,15 @@ def _assignment_backward(
         d_w = torch.bmm(left, right[graph], out=_view(other, *w.shape))
         d_logit = _softmax_backward(d_w, w, -1, w.dtype, grad_input=d_w)
         d_weight.baddbmm_(q.mT, d_logit)
-        d_q = d_logit @ back
-        if d_v is None:
-            d_x.add(rows, d_q)
-        elif joint:
-            d_x.add(rows, d_q, d_v)
-        elif d_value is not None:
-            d_x.add(rows, d_q)
-            d_value.add(rows, d_v)
-        else:
-            d_x.add(rows, d_q.add_(d_v))
+        torch.bmm(d_logit, back, out=d_q)
+        if d_value is not None:
+            d_value.add(rows)
+        elif d_v is not None and not joint:
+            d_q += d_v
+        d_x.add(rows)
+    d_weight = d_weight[:, :-1]
     if joint and d_x.d_linear is not None and d_x.d_bias is not None:
+        sizes = [len(linear) for linear in maps]
         d_maps = [d for pair in zip(d_x.d_linear.split(sizes), d_x.d_bias.split(sizes), strict=True) for d in pair]
         return d_x.d_x, None, d_weight, *d_maps
     d_maps = [d_x.d_linear, d_x.d_bias, None, None]
@@ -423,8 +491,8 @@ def _assignment_backward(
 class _Attend(Function):
     """Queries [B, H, K, d] over the nodes of their graph, by a softmax that is never whole.
 
-    A running maximum and sums relative to it, as in flash attention (https://arxiv.org/abs/2205.14135). Keys and values
-    are linear maps of x [N, C].
+    Sums are relative to a maximum so far, as in flash attention (https://arxiv.org/abs/2205.14135). Keys and values are
+    linear maps of x [N, C].
     """
 
     @staticmethod
@@ -445,17 +513,14 @@ class _Attend(Function):
         total = query.new_zeros(*query.shape[:3], v_linear.size(0) // heads)
         norm = query.new_zeros(*query.shape[:3], 1)
         top = torch.full_like(norm, torch.finfo(query.dtype).min)
-        room = _room(ptr, shape)
+        nodes, room = _Nodes(shape, x, k_linear, k_bias, None, v_linear, v_bias), _room(ptr, shape)
         for graph, rows in _pieces(ptr, shape):
-            k, v = _heads(x, rows, shape, k_linear, k_bias), _heads(x, rows, shape, v_linear, v_bias)
-            e = torch.bmm(scaled[graph], k.mT, out=_view(room, heads, queries, k.size(1)))
-            new = torch.maximum(top[graph], e.amax(-1, keepdim=True))
+            k, v = nodes(rows)
+            k, some = k[..., :-1].mT, None if mass is None else mass[rows]
+            e, new, summed = _exponentials(scaled[graph], k, some, top[graph], _view(room, heads, queries, k.size(2)))
             shrink = (top[graph] - new).exp_()
             top[graph] = new
-            torch.exp(e.sub_(new), out=e)
-            if mass is not None:
-                e *= mass[rows]
-            norm[graph] = norm[graph] * shrink + e.sum(-1, keepdim=True)
+            norm[graph] = norm[graph] * shrink + summed
             total[graph] *= shrink
             total[graph].baddbmm_(e, v)
         common = all_reduce(top, "max")
@@ -472,27 +537,56 @@ class _Attend(Function):
         query, x, k_linear, k_bias, v_linear, v_bias, mass, z, log_norm = ctx.saved_tensors
         _, heads, queries, width = query.shape
         shape = query.new_empty(heads, width, queries)
-        d_z = d_z.contiguous()
         scaled = query * width**-0.5
-        inner = (d_z * z).sum(-1, keepdim=True)
-        d_query = torch.zeros_like(query)
-        linear, bias = torch.cat([k_linear, v_linear]), torch.cat([k_bias, v_bias])
-        d_kv = _Map(x, linear)
+        scaled_and_norm = torch.cat([scaled, -log_norm], -1)
+        d_z_and_inner = torch.cat([d_z, -(d_z * z).sum(-1, keepdim=True)], -1)
+        d_z = d_z.contiguous()
+        d_query = query.new_zeros(query.shape)
+        nodes = _Nodes(shape, x, k_linear, k_bias, None, *linear_with_ones((v_linear, v_bias), heads))
+        d_kv = _Map(x, torch.cat([k_linear, v_linear]), shape, width, nodes.width - 1)
         room, other = _room(ctx.ptr, shape), _room(ctx.ptr, shape)
         for graph, rows in _pieces(ctx.ptr, shape):
-            kv = torch.addmm(bias, x[rows].to(linear.dtype), linear.mT)
-            k, v = (t.unflatten(1, (heads, -1)).transpose(0, 1) for t in kv.split([len(k_linear), len(v_linear)], 1))
+            k, v = nodes(rows)
+            k[..., -1] = 1
+            d_k, d_v = d_kv.room(rows)
             p, d_p = (_view(buffer, heads, queries, k.size(1)) for buffer in (room, other))
-            torch.bmm(scaled[graph], k.mT, out=p).sub_(log_norm[graph])
-            torch.exp(p, out=p)
+            torch.bmm(scaled_and_norm[graph], k.mT, out=p).exp_()
             if mass is not None:
                 p *= mass[rows]
-            d_v = p.mT @ d_z[graph]
-            torch.bmm(d_z[graph], v.mT, out=d_p).sub_(inner[graph]).mul_(p)
-            d_query[graph].baddbmm_(d_p, k)
-            d_k = d_p.mT @ scaled[graph]
-            d_kv.add(rows, d_k, d_v)
+            torch.bmm(p.mT, d_z[graph], out=d_v)
+            torch.bmm(d_z_and_inner[graph], v.mT, out=d_p).mul_(p)
+            d_query[graph].baddbmm_(d_p, k[..., :-1])
+            torch.bmm(d_p.mT, scaled[graph], out=d_k)
+            d_kv.add(rows)
         d_k_linear, d_v_linear, d_k_bias, d_v_bias = (
             t for d in (d_kv.d_linear, d_kv.d_bias) if d is not None for t in d.split([len(k_linear), len(v_linear)])
         )
         return d_query * width**-0.5, d_kv.d_x, d_k_linear, d_k_bias, d_v_linear, d_v_bias, None, None
+
+
+def _exponentials(
+    query: Tensor, key: Tensor, mass: Tensor | None, top: Tensor, out: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Masses times :math:`\exp (q_m k_n - \hat l_m)` [H, K, T], maxima [H, K, 1] no lower than those so far, and sums.
+
+    A maximum is zero where the exponentials hold anyway.
+    """
+    e = torch.bmm(query, key, out=out)
+    new = top.clamp_min(0)
+    if e.device.type == "cpu" and not bool(new.any()):
+        e = _weighed(e.exp_(), mass)
+        if _held(total := e.sum(-1, keepdim=True)):
+            return e, new, total
+        torch.bmm(query, key, out=e)
+    new = torch.maximum(top, e.amax(-1, keepdim=True))
+    e = _weighed(e.sub_(new).exp_(), mass)
+    return e, new, e.sum(-1, keepdim=True)
+
+
+def _weighed(e: Tensor, mass: Tensor | None) -> Tensor:
+    return e if mass is None else e.mul_(mass)
+
+
+def _held(total: Tensor) -> bool:
+    """Whether sums of exponentials are neither too large nor too small; to ask takes long off the CPU."""
+    return bool((total.amin() > 1e-30) & (total.amax() < 1e30))
