@@ -2,12 +2,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, gelu
+from torch.nn.functional import dropout, gelu, pad
 
 from meshop.data import InputError
 from meshop.nn.feed_forward import FeedForward
 from meshop.nn.functional import Nodes
-from meshop.nn.shares import Stored, weighted_mean, with_ones
+from meshop.nn.shares import Shares, Stored, softmax_shares, weighted_mean, with_ones
 from meshop.nn.slice_attention import SliceAttention
 from meshop.nn.slices import Assignment
 
@@ -43,7 +43,7 @@ class EideticAttention(nn.Module):
        does the unit of the measure.
     4. Linear maps start as torch's, see :class:`PhysicsAttention`.
 
-    Time is O(N C² + N M C), memory O(N C + N H M).
+    Time is O(N C² + N M C), memory O(N C + M C), with noise O(N C + N H M).
 
     Args:
         channels: size C of input and output.
@@ -113,14 +113,19 @@ class EideticAttention(nn.Module):
     ) -> Tensor:
         nodes = Nodes(x, batch, measure, batch_size)
         x = self.lin_x(x)
-        heads = nodes.tiles.split_heads(x, self.heads)  # [t, H, T, d]
-        tau = (gelu(self.temperature(heads)) + self.bias[:, None, None]).clamp_min(self.min_temperature)  # [t, H, T, 1]
-        logit = self.lin_slice(heads)  # [t, H, T, M]
+        own = x.unflatten(1, (self.heads, -1))  # [N, H, d]
+        tau = (gelu(self.temperature(own)) + self.bias[:, None]).clamp_min(self.min_temperature)  # [N, H, 1]
         if self.gumbel == "always" or (self.gumbel == "train" and self.training):
-            logit = logit - torch.empty_like(logit, dtype=nodes.dtype).exponential_().log()
-        elif self.gumbel == "train":
-            tau = (1 + tau.square()).sqrt()
-        shares = self.assign(Stored((logit / tau).softmax(-1, dtype=nodes.dtype), nodes))
+            logit = self.lin_slice(own)  # [N, H, M]
+            logit = (logit - torch.empty_like(logit, dtype=nodes.dtype).exponential_().log()) / tau
+            logit = nodes.tiles.split_heads(logit.flatten(1), self.heads)  # [t, H, T, M]
+            shares: Shares = Stored(logit.softmax(-1, dtype=nodes.dtype), nodes)
+        else:
+            tau = tau if self.gumbel == "off" else (1 + tau.square()).sqrt()
+            weight = torch.cat([self.lin_slice.weight, self.lin_slice.bias[:, None]], 1).T  # [d + 1, M]
+            scaled = (pad(own, (0, 1), value=1.0) / tau).flatten(1)  # [N, H (d + 1)]
+            shares = softmax_shares(scaled, weight.expand(self.heads, *weight.shape), nodes)
+        shares = self.assign(shares)
         token = weighted_mean(shares.pool(with_ones(x, self.heads))).to(x.dtype)  # [B, H, M, d]
         y = shares.unpool(self.update(token))  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)

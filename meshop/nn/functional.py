@@ -288,6 +288,13 @@ class Nodes:
         self._sort()
         return self._mass
 
+    @property
+    def count(self) -> int:
+        """The number of graphs."""
+        if self.batch is None:
+            return 1
+        return domain.num_graphs(self.batch) if self.batch_size is None else self.batch_size
+
     def in_order(self, x: Tensor) -> Tensor:
         """What nodes have, graph after graph."""
         self._sort()
@@ -303,8 +310,7 @@ class Nodes:
         if self.batch is None:
             self._ptr = [0, self.x.size(0)]
         else:
-            graphs = domain.num_graphs(self.batch) if self.batch_size is None else self.batch_size
-            self._ptr = [0, *self.batch.bincount(minlength=graphs).cumsum(0).tolist()]
+            self._ptr = [0, *self.batch.bincount(minlength=self.count).cumsum(0).tolist()]
             if bool((self.batch[1:] < self.batch[:-1]).any()):
                 self._order = self.batch.argsort(stable=True)
         if self.measure is not None:

@@ -3,8 +3,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from meshop.data import InputError
-from meshop.nn.functional import Nodes, segment_pool
-from meshop.nn.shares import Stored
+from meshop.nn.functional import Nodes
+from meshop.nn.shares import attend, linear_with_ones, softmax_shares
 from meshop.nn.slices import Assignment
 
 
@@ -18,18 +18,18 @@ class LinearAttentionNO(nn.Module):
 
     .. math::
         \phi_n &= \mathrm{softmax}_M \bigl( (W_q x_n + b_q) / \tau_q \bigr), \qquad
-        \psi_{mn} = \frac{m_n \exp\bigl( (W_k x_n + b_k)_m / \tau_k \bigr)}
-        {\sum_{n'} m_{n'} \exp\bigl( (W_k x_{n'} + b_k)_m / \tau_k \bigr)} \\
+        \psi_{mn} = \frac{m_n \exp\bigl( (W_k x_n)_m / \tau_k \bigr)}
+        {\sum_{n'} m_{n'} \exp\bigl( (W_k x_{n'})_m / \tau_k \bigr)} \\
         y_n &= W_o\, \mathrm{concat}_h \textstyle\sum_m \phi_{nm} \sum_{n'} \psi_{mn'} v_{n'} .
 
     :math:`\phi` is a softmax over the slices of a node, :math:`\psi` one over the nodes of a slice, so that constants
-    stay constant. :math:`W_q, W_k` are shared by the heads; the temperatures, clamped to [0.1, 5], are learned for each
-    head.
+    stay constant; a bias beside :math:`W_k` would cancel. :math:`W_q, W_k` are shared by the heads; the temperatures,
+    clamped to [0.1, 5], are learned for each head.
 
     The code of the paper is not public. That one map :math:`x` serves both softmaxes, and how the temperatures are
     bounded, follows Transolver, from which the paper starts.
 
-    Time is O(N C² + N M C), memory O(N C + N H M).
+    Time is O(N C² + N M C), memory O(N C + M C).
 
     Args:
         channels: size C of input and output.
@@ -60,7 +60,7 @@ class LinearAttentionNO(nn.Module):
         self.lin_x = nn.Linear(channels, channels)
         self.lin_v = nn.Linear(channels, channels)
         self.lin_q = nn.Linear(channels // heads, num_slices)
-        self.lin_k = nn.Linear(channels // heads, num_slices)
+        self.lin_k = nn.Linear(channels // heads, num_slices, bias=False)
         self.temperature = nn.Parameter(torch.empty(2, heads))
         self.assign = Assignment()
         self.lin_out = nn.Linear(channels, channels)
@@ -79,13 +79,13 @@ class LinearAttentionNO(nn.Module):
         batch_size: int | None = None,
     ) -> Tensor:
         nodes = Nodes(x, batch, measure, batch_size)
-        tiles = nodes.tiles
-        v = tiles.split_heads(self.lin_v(x), self.heads)  # [t, H, T, d]
-        x = tiles.split_heads(self.lin_x(x), self.heads)
         tau_q, tau_k = self.temperature.clamp(0.1, 5.0)[..., None, None]  # 2 of [H, 1, 1]
-        phi = self.assign(Stored((self.lin_q(x) / tau_q).softmax(-1, dtype=nodes.dtype), nodes))
-        token = segment_pool((self.lin_k(x) / tau_k).mT, v, tiles)  # [B, H, M, d]
-        y = phi.unpool(token).to(v.dtype)  # [N, C]
+        weight = torch.cat([self.lin_q.weight, self.lin_q.bias[:, None]], 1).T / tau_q  # [H, d + 1, M]
+        phi = self.assign(softmax_shares(x, weight, nodes, linear_with_ones(self.lin_x, self.heads)))
+        query = self.lin_k.weight / tau_k * self.lin_k.in_features**0.5  # [H, M, d]; attention divides by the root
+        graphs = query.expand(nodes.count, *query.shape)
+        token = attend(graphs, x, (self.lin_x.weight, self.lin_x.bias), (self.lin_v.weight, self.lin_v.bias), nodes)
+        y = phi.unpool(token).to(x.dtype)  # [N, C]
         return dropout(self.lin_out(y), self.dropout, self.training)
 
     def __repr__(self) -> str:

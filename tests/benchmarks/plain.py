@@ -93,7 +93,7 @@ class LinearAttention(Mixer):
         self.lin_x = nn.Linear(channels, channels)
         self.lin_v = nn.Linear(channels, channels)
         self.lin_q = nn.Linear(channels // heads, slices)
-        self.lin_k = nn.Linear(channels // heads, slices)
+        self.lin_k = nn.Linear(channels // heads, slices, bias=False)
         self.temperature = nn.Parameter(torch.empty(2, heads))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

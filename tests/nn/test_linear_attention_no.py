@@ -21,7 +21,7 @@ def kernel(layer, x, mass, h):
     xh = (x @ layer.lin_x.weight.T + layer.lin_x.bias)[:, h * D : (h + 1) * D]
     tau_q, tau_k = layer.temperature[:, h].clamp(0.1, 5)
     phi = ((xh @ layer.lin_q.weight.T + layer.lin_q.bias) / tau_q).softmax(1)  # over the slices
-    psi = mass[:, None] * ((xh @ layer.lin_k.weight.T + layer.lin_k.bias) / tau_k).exp()
+    psi = mass[:, None] * (xh @ layer.lin_k.weight.T / tau_k).exp()
     return phi @ (psi / psi.sum(0)).T  # over the nodes
 
 

@@ -1,10 +1,21 @@
 """Shares whose weights are made anew equal those that are stored, in values and gradients, whatever the pieces."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
-from meshop.nn import ClusterAttention, LatentSSM, PhysicsAttention, SliceResidualAttention, shares
+from meshop.nn import (
+    ClusterAttention,
+    EideticAttention,
+    LatentSSM,
+    LinearAttentionNO,
+    PhysicsAttention,
+    SliceResidualAttention,
+    shares,
+)
 from meshop.nn.functional import Nodes
 from meshop.nn.shares import Remade, Stored, attend, linear_with_ones, softmax_shares, weighted_mean, with_ones
 
@@ -118,8 +129,18 @@ def test_attention_to_nodes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> No
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("layer", [ClusterAttention, PhysicsAttention, SliceResidualAttention, LatentSSM])
-def test_no_weight_of_a_node_is_stored(layer: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "layer",
+    [
+        ClusterAttention,
+        PhysicsAttention,
+        SliceResidualAttention,
+        LatentSSM,
+        LinearAttentionNO,
+        partial(EideticAttention, gumbel="off"),
+    ],
+)
+def test_no_weight_of_a_node_is_stored(layer: Callable[..., nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for the backward pass does not know the number of tokens."""
     monkeypatch.undo()
     kept = {}
