@@ -27,7 +27,8 @@ CHUNK = 2**17  # nodes
 def call_in_chunks(model: nn.Module, data: Data, size: int = CHUNK) -> Tensor:
     """What :func:`meshop.nn.call` of a model returns, in memory that holds the features of the nodes once.
 
-    The model takes two to four times as long: what a block does before the last of its n sums is done n + 1 times.
+    A block of n sums is called n + 1 times. Layers of meshop leave out what sums over nodes need once these are known;
+    what a block does before them, such as a convolution, is done anew.
 
     Args:
         model: in evaluation mode, from nodes to nodes; where it has a list ``blocks`` that it calls one after another,
@@ -154,6 +155,10 @@ class _Sums:
         self.known: list[Tensor] = []
         self.next: Tensor | None = None
         self.place = 0
+
+    def peek(self, ahead: int) -> Tensor | None:
+        place = self.place + ahead
+        return self.known[place] if place < len(self.known) else None
 
     def __call__(self, x: Tensor, op: str) -> Tensor:
         place, self.place = self.place, self.place + 1

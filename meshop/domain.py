@@ -86,7 +86,10 @@ def domain_parallel(group: dist.ProcessGroup | None, halo: Halo | None = None) -
 
 @contextmanager
 def reduced_by(reduce: Reduce) -> Iterator[None]:
-    """Inside this context :func:`all_reduce` is another function, of one who has all nodes but not at once."""
+    """Inside this context :func:`all_reduce` is another function, of one who has all nodes but not at once.
+
+    It may have a method ``peek``, which :func:`known` calls.
+    """
     global _group
     before, _group = _group, reduce
     try:
@@ -108,6 +111,12 @@ def all_reduce(x: Tensor, op: str) -> Tensor:
     x = x.detach().clone(memory_format=torch.contiguous_format)
     dist.all_reduce(x, {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}[op], _group)
     return x
+
+
+def known(ahead: int = 0) -> Tensor | None:
+    """What the next :func:`all_reduce` gives, or one after it, where its argument need not be computed any more."""
+    peek = getattr(_group, "peek", None)
+    return None if peek is None else peek(ahead)
 
 
 class _Sum(torch.autograd.Function):

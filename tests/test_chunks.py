@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 from meshop import InputError
 from meshop.chunks import call_in_chunks, can_be_cut
 from meshop.models import CANO, LaMO, LinearNO, Stack, Transolver, TransolverPlusPlus
-from meshop.nn import Block, LatentSSM, PhysicsAttention, call
+from meshop.nn import Block, LatentSSM, PhysicsAttention, call, shares
 
 MODELS = {
     "Transolver": Transolver(3, 16, 3, 2, 4, 8),
@@ -62,6 +62,28 @@ def test_no_tensor_is_larger_than_the_features_of_the_nodes() -> None:
     with Largest() as largest:
         call_in_chunks(model.eval(), data, size=500)
     assert largest.numel == 20_000 * 16
+
+
+@pytest.mark.parametrize("model", ["Transolver", "CANO", "LinearNO"])
+def test_sums_that_are_known_are_not_computed_again(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block pools once over every chunk and hands back once; attention takes two turns, a maximum and a sum."""
+    calls = dict.fromkeys(("_Pool", "_Attend", "_Unpool"), 0)
+
+    def counted(name: str, forward: Any) -> Any:
+        def count(*args: Any) -> Any:
+            calls[name] += 1
+            return forward(*args)
+
+        return staticmethod(count)
+
+    for name in calls:
+        function = getattr(shares, name)
+        monkeypatch.setattr(function, "forward", counted(name, function.forward))
+    net = MODELS[model].double().eval()
+    call_in_chunks(net, mesh(40, measured=True), size=10)
+    each = 4 * len(net.blocks)
+    pools, attends = {"Transolver": (1, 0), "CANO": (1, 2), "LinearNO": (0, 2)}[model]
+    assert calls == {"_Pool": pools * each, "_Attend": attends * each, "_Unpool": each}
 
 
 def test_what_is_not_cut() -> None:

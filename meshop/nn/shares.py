@@ -19,7 +19,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from meshop.domain import all_reduce, in_common
+from meshop.domain import all_reduce, in_common, known
 from meshop.nn.functional import Nodes, full_precision, segment_attention, soft_pool, soft_unpool
 
 PIECE = {"cpu": 2**20}  # weights H M of a piece together: 4 MB; on other devices 512 MB
@@ -75,9 +75,14 @@ def attend(query: Tensor, x: Tensor, key: Linear, value: Linear, nodes: Nodes) -
         tiles = nodes.tiles
         k, v = (tiles.split_heads(_applied(linear, x), query.size(1)) for linear in (key, value))
         return segment_attention(query, k, v, tiles)
+    ptr = nodes.ptr  # the sums of measures come first
+    if (sums := known(ahead=1)) is not None:
+        all_reduce(sums, "max")
+        sums = all_reduce(sums, "sum")
+        return sums[..., :-1] / sums[..., -1:].clamp_min(torch.finfo(nodes.dtype).tiny)
     maps = (*_lowered(key, nodes), *_lowered(value, nodes))
     with full_precision(x):
-        return in_common(_Attend.apply(query.to(nodes.dtype), nodes.in_order(x), *maps, nodes.mass, nodes.ptr))
+        return in_common(_Attend.apply(query.to(nodes.dtype), nodes.in_order(x), *maps, nodes.mass, ptr))
 
 
 def part(layer: nn.Linear, number: int, count: int) -> Linear:
@@ -163,6 +168,8 @@ class Remade(Shares):
         return self.log_sum, known
 
     def pool(self, value: Tensor | None = None, linear: Linear | None = None) -> Tensor:
+        if (total := known()) is not None:
+            return all_reduce(total, "sum")
         maps = (*self.linear, *((None, None) if linear is None else _lowered(linear, self.nodes)))
         with full_precision(self.x):
             nodes, left = self.nodes, list[tuple[Tensor, Tensor]]()
