@@ -112,13 +112,13 @@ def peak_memory(step: Step, device: str = "cpu") -> float:
     if not reset.exists():
         return float("nan")
     reset.write_text("5")  # ru_maxrss would keep the peak of the imports, and of the process that started this one
-    before = _high_water()
+    before = high_water()
     step()
-    return (_high_water() - before) / 1e3
+    return (high_water() - before) / 1e3
 
 
-def _high_water() -> float:
-    """Largest resident memory since the last reset, in kB."""
+def high_water() -> float:
+    """Largest resident memory of this process since its start or the last reset, in kB."""
     found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return float(found[1]) if found else float("nan")
 
