@@ -15,7 +15,7 @@ from conftest import strip
 
 from meshop.cli import main
 from meshop.data import InputError
-from meshop.io import write_mesh
+from meshop.io import SeriesWriter, write_mesh
 from meshop.train import Deal, Shuffle, fit
 
 CANO = ["--model.hidden_channels", "8", "--model.num_layers", "2", "--model.heads", "2", "--model.num_clusters", "3"]
@@ -109,6 +109,25 @@ def test_several_processes_make_the_run_of_one(
     several = ["--devices", str(devices), "--strategy", strategy, "--out", str(tmp_path / "run")]
     assert main(["train", str(folder), *DATA, *options, *several]) == 0
     assert_same_run(tmp_path / "run", one(*options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "domain"])
+def test_rollouts_on_several_processes(strategy: str, tmp_path: Path) -> None:
+    """Trained through two of four calls, each of which starts from the prediction of the one before."""
+    (tmp_path / "runs").mkdir()
+    for i in range(5):
+        with SeriesWriter(tmp_path / "runs" / f"run_{i}.pvd") as writer:
+            for number in range(5):
+                mesh = strip(3 + i % 3, 4, seed=i)
+                mesh.point_data["u"] = torch.sin(mesh.pos[:, 0] + 0.3 * number + i)
+                writer.write(mesh, 0.1 * number)
+    options = ["--data_args", '{"T_in": 1, "T_out": 4}', "--rollout.gradient", "2", "--rollout.increment", "true"]
+    command = ["train", str(tmp_path / "runs"), "--target", "u", *CANO, *options, "--epochs", "2", "--batch_size", "2"]
+    command += ["--device", "cpu"]
+    assert main([*command, "--out", str(tmp_path / "one")]) == 0
+    assert main([*command, "--out", str(tmp_path / "two"), "--devices", "2", "--strategy", strategy]) == 0
+    assert_same_run(tmp_path / "two", tmp_path / "one")
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import os
 import re
 import statistics
@@ -115,6 +116,15 @@ def peak_memory(step: Step, device: str = "cpu") -> float:
     before = high_water()
     step()
     return (high_water() - before) / 1e3
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed for what comes next; by default large arrays are new pages every time."""
+    mmap_max, trim_threshold = -4, -1
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(trim_threshold, -1)
 
 
 def high_water() -> float:

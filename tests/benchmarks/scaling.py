@@ -8,6 +8,10 @@ form a square grid, whose sides are powers of two. Each measurement is a process
 the resident memory that a step adds. A size is left out where all rounds would take more than ``--seconds``, or a step
 more than seven tenths of the memory that is free, at four times what the size before took; the column ``note`` says so.
 
+Arrays of more than 32 MB are new pages at every step, whose first touch takes a time of its own that differs between
+machines; with ``--keep`` the process keeps what it frees, and a step before the others touches it. Then the memory of
+small sizes says little.
+
 The exponents are fitted over the larger half of the sizes. Those of all operators but the Fourier ones (N log N) must
 be at most 1.05: the command exits with 1 otherwise.
 """
@@ -25,7 +29,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import PASSES, about, apart, clock, exponent, markdown, panels, peak_memory, write_rows
+from measuring import (
+    PASSES,
+    about,
+    apart,
+    clock,
+    exponent,
+    keep_freed_memory,
+    markdown,
+    panels,
+    peak_memory,
+    write_rows,
+)
 from torch import Tensor, nn
 
 from meshop.nn import (
@@ -79,6 +94,8 @@ def grid(side: int) -> dict[str, Any]:
 def measure(name: str, nodes: int, what: str, options: Namespace) -> tuple[float, float]:
     """Seconds and MB of a step, in a process of its own."""
     torch.set_num_threads(options.threads)
+    if options.keep:
+        keep_freed_memory()
     make, needs = OPERATORS[name]
     module = make(options).train(what == "training")
 
@@ -157,6 +174,7 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=SMALLEST * FACTOR**6)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=300, help="of all rounds of one measurement")
+    parser.add_argument("--keep", action="store_true", help="freed memory stays with the process")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--heads", type=int, default=4)
@@ -166,7 +184,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in options.operators:
         for what in options.passes:
-            rows += [row | about() for row in curve(name, what, options)]
+            rows += [row | {"keep": options.keep} | about() for row in curve(name, what, options)]
             write_rows(options.out, rows)
             print(f"{name}, {what}", file=sys.stderr, flush=True)
     largest = list({(row["operator"], row["pass"]): row for row in rows if "seconds" in row}.values())
