@@ -277,7 +277,9 @@ TIMED = {
     ),
     "peers": ("pair", "pass", "ours_seconds", "theirs_seconds", "ratio", "ours_parameters", "theirs_parameters"),
     "ragged": ("subject", "pass", "equal_us_a_node", "ragged_us_a_node", "ratio"),
-    "scaling": ("operator", "pass", "nodes", "seconds", "memory_mb", "time_exponent", "memory_exponent"),
+    "scaling": ("operator", "pass", "keep", "nodes", "seconds", "memory_mb", "time_exponent", "memory_exponent"),
+    "large": ("model", "pass", "nodes", "seconds", "memory_gb", "most_gb"),
+    "ranks": ("model", "nodes", "ranks", "one_seconds", "all_seconds", "ratio", "difference"),
     "segments": (
         *("case", "reduce", "pass", "rows", "channels", "segments", "scatter", "index_add", "scatter_reduce"),
         *("index_reduce", "segment_reduce", "torch_scatter", "segment_csr", "quickest", "scatter / quickest"),
@@ -291,7 +293,7 @@ def timed(name: str) -> list[list[str]]:
     """The table of one benchmark; of scaling, the largest mesh of each curve."""
     rows = speed_rows(name)
     if name == "scaling":
-        rows = list({(row["operator"], row["pass"]): row for row in rows if row["seconds"]}.values())
+        rows = list({(row["operator"], row["pass"], row["keep"]): row for row in rows if row["seconds"]}.values())
     return [[*TIMED[name]], *([row.get(column, "") for column in TIMED[name]] for row in rows)]
 
 

@@ -51,16 +51,22 @@ def test_tables_of_speed_are_those_of_the_files(
         "peers",
         "ragged",
         "scaling",
+        "large",
+        "ranks",
         "segments",
         "loader",
         "runs",
     ]
     (tmp_path / "speed_scaling.csv").write_text(
-        "operator,pass,nodes,seconds,machine,cores,threads,torch,commit,date\n"
-        "A,training,1024,0.1,M,2,1,2.13,c,d\nA,training,4096,0.4,M,2,1,2.13,c,d\nA,training,16384,,M,2,1,2.13,c,d\n"
+        "operator,pass,keep,nodes,seconds,machine,cores,threads,torch,commit,date\n"
+        "A,training,False,1024,0.1,M,2,1,2.13,c,d\nA,training,False,4096,0.4,M,2,1,2.13,c,d\n"
+        "A,training,False,16384,,M,2,1,2.13,c,d\nA,training,True,1024,0.1,M,2,1,2.13,c,d\n"
     )
     monkeypatch.setattr(generate, "DOCS", tmp_path)
-    assert generate.timed("scaling")[1:] == [["A", "training", "4096", "0.4", "", "", ""]]
+    assert generate.timed("scaling")[1:] == [
+        ["A", "training", "False", "4096", "0.4", "", "", ""],
+        ["A", "training", "True", "1024", "0.1", "", "", ""],
+    ]
     assert ["scaling", "M", "2", "1", "2.13", "c", "d"] in generate.runs()
     assert generate.timed("plain")[1:] == []
 

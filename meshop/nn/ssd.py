@@ -108,8 +108,9 @@ def ssd(
         if initial_state is not None:
             state = state + initial_state.to(dtype).reshape(-1, G, H // G, P, N)
         states = [state]
-        for k in range(K - 1):
-            states.append(states[-1] * from_start[:, k, ..., -1, None, None] + written[:, k])
+        left = from_start[..., -1, None, None]
+        for keep, add in zip(left[:, :-1].unbind(1), written[:, :-1].unbind(1), strict=True):
+            states.append(states[-1] * keep + add)
         y = y + from_start.unsqueeze(-1) * (C @ torch.stack(states, dim=1).mT)
         return y.movedim(4, 2).reshape(S, K * Q, H, P)[:, :L].to(x.dtype)
 

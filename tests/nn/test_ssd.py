@@ -1,6 +1,9 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from meshop.data import InputError
 from meshop.nn.ssd import ssd
@@ -113,3 +116,26 @@ def test_errors():
         ssd(*args, discretization="euler")
     with pytest.raises(InputError, match="3 groups divide"):
         ssd(*args[:3], torch.ones(2, 3, 3, 5), torch.ones(2, 3, 3, 5))
+
+
+class Written(TorchDispatchMode):
+    """How many numbers are made."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.numel += sum(t.numel() for t in (out if isinstance(out, (tuple, list)) else [out]) if torch.is_tensor(t))
+        return out
+
+
+def test_work_is_linear_in_the_length() -> None:
+    """The backward pass, too, through the states that chunks hand on."""
+    made = []
+    for length in (1024, 4096):
+        x = torch.randn(1, length, 2, 4, requires_grad=True)
+        B = torch.randn(1, length, 1, 8, requires_grad=True)
+        with Written() as written:
+            ssd(x, torch.rand(1, length, 2), -torch.ones(2), B, B, chunk_size=16).sum().backward()
+        made.append(written.numel)
+    assert made[1] < 4.2 * made[0]
