@@ -114,7 +114,7 @@ def all_reduce(x: Tensor, op: str) -> Tensor:
 
 
 def known(ahead: int = 0) -> Tensor | None:
-    """What the next :func:`all_reduce` gives, or one after it, where its argument need not be computed any more."""
+    """The result of the reduction ``ahead`` calls from now, if it is known: its argument need not be computed."""
     peek = getattr(_group, "peek", None)
     return None if peek is None else peek(ahead)
 
@@ -157,8 +157,8 @@ def scatter(x: Tensor, index: Tensor, dim_size: int | None = None, reduce: str =
     tensor([3., 4., 0.])
     """
     dim_size = num_graphs(index) if dim_size is None else dim_size
-    if reduce == "sum":  # the quickest way that there is for few segments, see tests/benchmarks/segments.py
-        return all_reduce(x.new_zeros(dim_size, *x.shape[1:]).index_add(0, index, x), "sum")
+    if reduce == "sum":
+        return all_reduce(_sums(x, index, dim_size), "sum")
     total = torch_geometric.utils.scatter(x, index, dim_size=dim_size, reduce=reduce)
     if _group is None:
         return total
@@ -171,6 +171,15 @@ def scatter(x: Tensor, index: Tensor, dim_size: int | None = None, reduce: str =
     mine = here & (total == best)
     share = mine.to(x.dtype) / all_reduce(mine.to(x.dtype), "sum").clamp_min(1)
     return best + all_reduce(share * (total - total.detach()), "sum")  # the value of best, the gradient of total
+
+
+def _sums(x: Tensor, index: Tensor, count: int) -> Tensor:
+    """By index_add, the quickest way measured by tests/benchmarks/segments.py; it adds one number after another."""
+    if count == 1:
+        return x.sum(0, keepdim=True)
+    long = x.dtype == torch.float32 and x.size(0) > 2**14 and x.device.type != "mps"
+    total = x.new_zeros(count, *x.shape[1:], dtype=torch.float64 if long else x.dtype)
+    return total.index_add(0, index, x.to(total.dtype)).to(x.dtype)
 
 
 def num_graphs(batch: Tensor) -> int:

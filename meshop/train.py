@@ -306,7 +306,7 @@ class Surrogate(pl.LightningModule):
         """Predict on a prepared mesh and return it with the field ``p_pred`` for each target ``p``.
 
         A mesh that may not fit into memory goes through the model in chunks of its nodes
-        (:func:`meshop.chunks.call_in_chunks`), which takes two to four times as long and says the same.
+        (:func:`meshop.chunks.call_in_chunks`), which takes longer and says the same.
 
         Args:
             data: the mesh.

@@ -333,3 +333,12 @@ def test_parts_give_what_the_whole_gives(
         allowed = {"gradient of pos": 10 * tolerance}
         wrong = {k: v for k, v in found[name, str(dtype)].items() if not v <= allowed.get(k, tolerance)}
         assert not wrong, f"process {rank}"
+
+
+def test_long_sums_are_precise() -> None:
+    """One number after another in float32 would be off by a per cent."""
+    x = torch.full((1_000_000,), 0.1)
+    for index in (torch.zeros(1_000_000, dtype=torch.long), torch.arange(1_000_000) % 2):
+        total = scatter(x, index, dim_size=int(index.max()) + 1)
+        torch.testing.assert_close(total.sum(), torch.tensor(100_000.0), rtol=1e-6, atol=0)
+        assert total.dtype == torch.float32

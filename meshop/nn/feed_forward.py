@@ -4,8 +4,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, linear
 
 from meshop.nn.shares import PIECE
 
@@ -45,10 +44,12 @@ class FeedForward(nn.Module):
         self.lin2.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return self.lin2(gelu(self.lin1(x)))
         device = x.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        lower = device != "meta" and torch.is_autocast_enabled(device) and x.dtype != torch.float64
+        dtype = torch.get_autocast_dtype(device) if lower else x.dtype
+        own = all(type(lin) is nn.Linear and not lin._forward_hooks for lin in (self.lin1, self.lin2))
+        if torch.compiler.is_compiling() or not own or not (lower or dtype == self.lin1.weight.dtype):
+            return self.lin2(gelu(self.lin1(x)))
         weights = (self.lin1.weight, self.lin1.bias, self.lin2.weight, self.lin2.bias)
         with torch.autocast(device, enabled=False):
             y: Tensor = _FeedForward.apply(x.reshape(-1, x.size(-1)), *weights, dtype)
@@ -63,7 +64,7 @@ class _FeedForward(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, dtype: torch.dtype) -> Tensor:
-        ctx.save_for_backward(x, w1, b1, w2)
+        ctx.save_for_backward(x, w1, b1, w2, b2)
         ctx.dtype = dtype
         w1, b1, w2, b2 = (w.to(dtype) for w in (w1, b1, w2, b2))
         y = x.new_empty(len(x), len(w2), dtype=dtype)
@@ -72,13 +73,20 @@ class _FeedForward(Function):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        x, *weights = ctx.saved_tensors
+        x, *weights, last = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            inputs = (x, *weights, last)
+            with torch.enable_grad():
+                y = linear(gelu(linear(*(t.to(ctx.dtype) for t in inputs[:3]))), *(t.to(ctx.dtype) for t in inputs[3:]))
+            needed = [t for t in inputs if t.requires_grad]
+            found = iter(torch.autograd.grad(y, needed, d_y, create_graph=True))
+            return *(next(found) if t.requires_grad else None for t in inputs), None
         w1, b1, w2 = (w.to(ctx.dtype) for w in weights)
         d_x = torch.empty_like(x)
-        d_w1, d_b1, d_w2 = (torch.zeros_like(w) for w in weights)
-        d_b2 = d_y.sum(0, dtype=d_w2.dtype)
+        exact = torch.promote_types(w1.dtype, torch.float32)
+        d_w1, d_b1, d_w2 = (torch.zeros_like(w, dtype=exact) for w in weights)
+        d_b2 = d_y.sum(0, dtype=exact)
         for rows in _pieces(x, len(w1)):
             some, d_some = x[rows].to(ctx.dtype), d_y[rows]
             h = torch.addmm(b1, some, w1.mT)
@@ -87,7 +95,8 @@ class _FeedForward(Function):
             d_w1 += d_h.mT @ some
             d_b1 += d_h.sum(0, dtype=d_b1.dtype)
             d_x[rows] = d_h @ w1
-        return d_x, d_w1, d_b1, d_w2, d_b2, None
+        d_weights = (d.to(weights[0].dtype) for d in (d_w1, d_b1, d_w2, d_b2))
+        return d_x, *d_weights, None
 
 
 def _pieces(x: Tensor, hidden: int) -> Iterator[slice]:

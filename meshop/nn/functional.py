@@ -291,9 +291,7 @@ class Nodes:
     @property
     def count(self) -> int:
         """The number of graphs."""
-        if self.batch is None:
-            return 1
-        return domain.num_graphs(self.batch) if self.batch_size is None else self.batch_size
+        return len(self.ptr) - 1
 
     def in_order(self, x: Tensor) -> Tensor:
         """What nodes have, graph after graph."""
@@ -310,7 +308,8 @@ class Nodes:
         if self.batch is None:
             self._ptr = [0, self.x.size(0)]
         else:
-            self._ptr = [0, *self.batch.bincount(minlength=self.count).cumsum(0).tolist()]
+            graphs = domain.num_graphs(self.batch) if self.batch_size is None else self.batch_size
+            self._ptr = [0, *self.batch.bincount(minlength=graphs).cumsum(0).tolist()]
             if bool((self.batch[1:] < self.batch[:-1]).any()):
                 self._order = self.batch.argsort(stable=True)
         if self.measure is not None:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad
 
+from meshop.data import InputError
 from meshop.domain import all_reduce, in_common, known
 from meshop.nn.functional import Nodes, full_precision, segment_attention, soft_pool, soft_unpool
 
@@ -26,6 +28,37 @@ PIECE = {"cpu": 2**20}  # weights H M of a piece together: 4 MB; on other device
 Linear = tuple[Tensor, Tensor]  # weight [C', C] and bias [C'] of a map from [N, C] to [N, C']
 
 _softmax_backward = torch.ops.aten._softmax_backward_data.out
+
+
+_stored = False
+
+
+@contextmanager
+def stored_weights() -> Iterator[None]:
+    """Inside this context layers store their weights, so that gradients can be differentiated again.
+
+    >>> x = torch.randn(5, 3, requires_grad=True)
+    >>> with stored_weights():
+    ...     y = softmax_shares(x, torch.randn(1, 3, 4), Nodes(x)).pool().square().sum()
+    >>> gradient = torch.autograd.grad(y, x, create_graph=True)[0]
+    >>> torch.autograd.grad(gradient.square().sum(), x)[0].shape
+    torch.Size([5, 3])
+    """
+    global _stored
+    before, _stored = _stored, True
+    try:
+        with sdpa_kernel(SDPBackend.MATH):  # of the tokens, too
+            yield
+    finally:
+        _stored = before
+
+
+def _once() -> None:
+    if torch.is_grad_enabled():  # in a backward pass: with create_graph
+        raise InputError(
+            "Expected a first derivative (got create_graph=True); to differentiate twice, call the model inside "
+            "meshop.nn.shares.stored_weights()"
+        )
 
 
 class Shares(ABC):
@@ -58,7 +91,7 @@ def softmax_shares(x: Tensor, weight: Tensor, nodes: Nodes, linear: Linear | Non
         nodes: the graphs of the nodes.
         linear: a map that is applied to x first, see :func:`linear_with_ones`; its output is not stored either.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _stored:
         tiles = nodes.tiles
         logit = tiles.split_heads(_applied(linear, x), weight.size(0)) @ weight  # [t, H, T, M]
         return Stored(logit.softmax(-1, dtype=tiles.mass.dtype), nodes, x, linear)
@@ -71,7 +104,7 @@ def attend(query: Tensor, x: Tensor, key: Linear, value: Linear, nodes: Nodes) -
     Keys and values are linear maps of the nodes' features x [N, C]. See
     :func:`~meshop.nn.functional.segment_attention`.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _stored:
         tiles = nodes.tiles
         k, v = (tiles.split_heads(_applied(linear, x), query.size(1)) for linear in (key, value))
         return segment_attention(query, k, v, tiles)
@@ -110,7 +143,8 @@ def _applied(linear: Linear | None, x: Tensor) -> Tensor:
 def _lowered(linear: Linear, nodes: Nodes) -> Linear:
     """A map in the precision of autocast; without, that of sums."""
     device = nodes.x.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else nodes.dtype
+    lower = torch.is_autocast_enabled(device) and nodes.dtype != torch.float64
+    dtype = torch.get_autocast_dtype(device) if lower else nodes.dtype
     return linear[0].to(dtype), linear[1].to(dtype)
 
 
@@ -144,8 +178,7 @@ class Stored(Shares):
 class Remade(Shares):
     r"""Weights that are made where they are needed, from x [N, H d] and W [H, d, M].
 
-    All that is kept of them is :math:`\log \sum_m \exp (x_n W)_m` for each node and head. As one more entry of
-    :math:`x_n` it makes the weights exponentials of a product.
+    All that is kept of them is :math:`\log \sum_m \exp (x_n W)_m` for each node and head.
 
     With g the gradient of :math:`y_n = \sum_m w_{nm} z_m`, that of the weights is :math:`g_n z_m`. It is never formed:
     the backward pass of :meth:`unpool` leaves its two factors to that of :meth:`pool`, which follows because of a link,
@@ -158,25 +191,24 @@ class Remade(Shares):
         self.linear = (None, None) if linear is None else _lowered(linear, nodes)
         self.nodes = nodes
         self.log_sum = self.weight.new_empty(self.weight.size(0), x.size(0))  # [H, N]
-        self.known = False
+        self.filled = False
         self.link: Tensor | None = None
         self.left: list[tuple[Tensor, Tensor]] = []
-
-    def _logarithms(self) -> tuple[Tensor, bool]:
-        """Those of the sums, and whether they are known. Who asks fills them in."""
-        known, self.known = self.known, True
-        return self.log_sum, known
 
     def pool(self, value: Tensor | None = None, linear: Linear | None = None) -> Tensor:
         if (total := known()) is not None:
             return all_reduce(total, "sum")
+        if value is None and linear is not None and self.linear[0] is None:
+            value = self.x
+        elif value is not None:
+            value = self.nodes.in_order(value)
         maps = (*self.linear, *((None, None) if linear is None else _lowered(linear, self.nodes)))
         with full_precision(self.x):
             nodes, left = self.nodes, list[tuple[Tensor, Tensor]]()
-            value = None if value is None else nodes.in_order(value)
             total, link = _Pool.apply(
-                self.x, value, self.weight, *maps, nodes.mass, nodes.ptr, *self._logarithms(), left
+                self.x, value, self.weight, *maps, nodes.mass, nodes.ptr, self.log_sum, self.filled, left
             )
+            self.filled = True
             if torch.is_grad_enabled():
                 self.link, self.left = link, left
             return all_reduce(total, "sum")
@@ -186,18 +218,20 @@ class Remade(Shares):
             link, self.link = self.link, None  # for one
             token = token.to(self.nodes.dtype)
             y = _Unpool.apply(
-                token, link, self.x, self.weight, *self.linear, self.nodes.ptr, *self._logarithms(), self.left
+                token, link, self.x, self.weight, *self.linear, self.nodes.ptr, self.log_sum, self.filled, self.left
             )
+            self.filled = True
             return self.nodes.as_given(y)
 
     @torch.no_grad()
     def weights(self) -> Tensor:
         out = self.x.new_empty(len(self.x), self.weight.size(0), self.weight.size(2), dtype=self.weight.dtype)
         nodes = _Nodes(self.weight, self.x, *self.linear)
-        assign = _Assign(self.nodes.ptr, self.weight, *self._logarithms())
+        assign = _Assign(self.nodes.ptr, self.weight, self.log_sum, self.filled)
         for _, rows in _pieces(self.nodes.ptr, self.weight):
             w, factor = assign(nodes(rows)[0], rows)
             out[rows] = (w if factor is None else w * factor).transpose(0, 1)
+        self.filled = True
         return self.nodes.as_given(out)
 
 
@@ -260,7 +294,7 @@ class _Map:
 
 
 class _Nodes:
-    """The x [H, T, d + 1] of the nodes of a piece, with a zero behind them, and their values [H, T, e].
+    """The x [H, T, d] of the nodes of a piece, and their values [H, T, e].
 
     x and values [N, .] go through linear maps, if there are some. Without values, the map of the values is one of x;
     without that, too, the values are x after its map.
@@ -278,12 +312,8 @@ class _Nodes:
     ) -> None:
         self.weight, self.x, self.value = weight, x, value
         self.x_linear, self.v_linear = x_linear, v_linear
-        heads = weight.size(0)
-        self.x_map: Linear | None = None
+        self.x_map = None if x_linear is None or x_bias is None else (x_linear, x_bias)
         self.v_map = None if v_linear is None or v_bias is None else (v_linear, v_bias)
-        if x_linear is not None and x_bias is not None:
-            rows = pad(x_linear.unflatten(0, (heads, -1)), (0, 0, 0, 1)).flatten(0, 1)
-            self.x_map = rows, pad(x_bias.unflatten(0, (heads, -1)), (0, 1)).flatten()
         self.both: Linear | None = None  # one after the other, to be applied at once
         if value is None and self.x_map is not None and self.v_map is not None:
             self.both = torch.cat([self.x_map[0], self.v_map[0]]), torch.cat([self.x_map[1], self.v_map[1]])
@@ -293,14 +323,13 @@ class _Nodes:
             both = self._mapped(self.x, rows, self.both).tensor_split([len(self.x_map[0])], 1)
             return self._heads(both[0]), self._heads(both[1])
         q = self._heads(self._mapped(self.x, rows, self.x_map))
-        q = pad(q, (0, 1)) if self.x_map is None else q
         if self.value is None and self.v_map is None:
-            return q, q[..., :-1]
+            return q, q
         return q, self._heads(self._mapped(self.x if self.value is None else self.value, rows, self.v_map))
 
     @property
     def width(self) -> int:
-        """e"""
+        """The e of values."""
         if self.v_map is not None:
             return len(self.v_map[0]) // self.weight.size(0)
         return self.weight.size(1) if self.value is None else self.value.size(1) // self.weight.size(0)
@@ -315,39 +344,35 @@ class _Nodes:
 
 
 class _Assign:
-    """Weights [H, T, M] of the nodes [H, T, d + 1] of a piece, in one place for all pieces."""
+    """Weights [H, T, M] of the nodes [H, T, d] of a piece, in one place for all pieces."""
 
-    def __init__(self, ptr: Sequence[int], weight: Tensor, log_sum: Tensor, known: bool = True) -> None:
-        self.weight = pad(weight, (0, 0, 0, 1), value=-1.0)
-        self.log_sum, self.known = log_sum, known
+    def __init__(self, ptr: Sequence[int], weight: Tensor, log_sum: Tensor, filled: bool = True) -> None:
+        self.weight = weight
+        self.log_sum, self.filled = log_sum, filled
         self.room = _room(ptr, weight)
 
     def __call__(self, q: Tensor, rows: slice) -> tuple[Tensor, Tensor | None]:
         """Weights up to a factor [H, T, 1] of the nodes, which is left out where it is one."""
-        if self.known:
-            return self._exp(q, rows), None
-        w = torch.bmm(q, self.weight, out=self._room(q))
-        if w.device.type == "cpu":
-            total = w.exp_().sum(-1)  # [H, T]
-            if _held(total):
-                torch.log(total, out=self.log_sum[:, rows])
-                return w, total.reciprocal_()[..., None]
-            torch.bmm(q, self.weight, out=w)
-        self.log_sum[:, rows] = w.logsumexp(-1)
-        return self._exp(q, rows), None
+        logit = self._logit(q)
+        if not self.filled:
+            if q.device.type == "cpu":
+                w = logit.exp_()
+                total = w.sum(-1)  # [H, T]
+                if _held(total):
+                    torch.log(total, out=self.log_sum[:, rows])
+                    return w, total.reciprocal_()[..., None]
+                logit = self._logit(q)
+            self.log_sum[:, rows] = logit.logsumexp(-1)
+        return logit.sub_(self.log_sum[:, rows, None]).exp_(), None
 
-    def _exp(self, q: Tensor, rows: slice) -> Tensor:
-        q[..., -1] = self.log_sum[:, rows]
-        return torch.bmm(q, self.weight, out=self._room(q)).exp_()
-
-    def _room(self, q: Tensor) -> Tensor:
-        return _view(self.room, q.size(0), q.size(1), self.weight.size(2))
+    def _logit(self, q: Tensor) -> Tensor:
+        return torch.bmm(q, self.weight, out=_view(self.room, q.size(0), q.size(1), self.weight.size(2)))
 
 
 class _Pool(Function):
     """Sums over nodes of values, weighted by shares and masses, and a link to what is handed back.
 
-    With ``weight`` [H, d, M] and ``mass`` [N] to [B, H, M, e]; ``log_sum`` [H, N] is filled in unless it is known.
+    With ``weight`` [H, d, M] and ``mass`` [N] to [B, H, M, e]; ``log_sum`` [H, N] is filled in unless it is already.
     """
 
     @staticmethod
@@ -363,11 +388,11 @@ class _Pool(Function):
         mass: Tensor | None,
         ptr: list[int],
         log_sum: Tensor,
-        known: bool,
+        filled: bool,
         left: list[tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         nodes = _Nodes(weight, x, x_linear, x_bias, value, v_linear, v_bias)
-        assign = _Assign(ptr, weight, log_sum, known)
+        assign = _Assign(ptr, weight, log_sum, filled)
         total = weight.new_zeros(len(ptr) - 1, weight.size(0), nodes.width, weight.size(2))
         for graph, rows in _pieces(ptr, weight):
             q, v = nodes(rows)
@@ -380,8 +405,8 @@ class _Pool(Function):
         return total.mT, weight.new_zeros(())
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_total: Tensor | None, d_link: Tensor | None) -> tuple[Tensor | None, ...]:
+        _once()
         *nodes, weight, mass, log_sum = ctx.saved_tensors
         d_y, token = (None, None) if d_link is None else ctx.left.pop()
         d_x, d_value, d_weight, *d_maps = _assignment_backward(
@@ -404,11 +429,11 @@ class _Unpool(Function):
         x_bias: Tensor | None,
         ptr: list[int],
         log_sum: Tensor,
-        known: bool,
+        filled: bool,
         left: list[tuple[Tensor, Tensor]],
     ) -> Tensor:
         y = x.new_empty(len(x), token.size(1) * token.size(3))
-        nodes, assign = _Nodes(weight, x, x_linear, x_bias), _Assign(ptr, weight, log_sum, known)
+        nodes, assign = _Nodes(weight, x, x_linear, x_bias), _Assign(ptr, weight, log_sum, filled)
         for graph, rows in _pieces(ptr, weight):
             w, factor = assign(nodes(rows)[0], rows)
             some, own = y[rows].unflatten(1, (w.size(0), -1)).transpose(0, 1), y.dtype == w.dtype
@@ -422,8 +447,8 @@ class _Unpool(Function):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
+        _once()
         token, x, weight, x_linear, x_bias, log_sum = ctx.saved_tensors
         d_token = token.new_zeros(token.mT.shape)
         nodes, assign = _Nodes(weight, x, x_linear, x_bias), _Assign(ctx.ptr, weight, log_sum)
@@ -457,7 +482,7 @@ def _assignment_backward(
     widths = weight.shape[1:2] + ((nodes.width,) if joint else ())
     d_x = _Map(nodes.x, torch.cat(maps) if joint else nodes.x_linear, weight, *widths)
     d_value = None if nodes.value is None or not pools else _Map(nodes.value, nodes.v_linear, weight, nodes.width)
-    d_weight = pad(torch.zeros_like(weight), (0, 0, 0, 1))
+    d_weight = torch.zeros_like(weight)
     right = torch.cat([t for t in (token, d_total) if t is not None], -1).mT.contiguous()
     back, width = weight.mT.contiguous(), 0 if token is None else token.size(-1)
     assign, other, both = _Assign(ptr, weight, log_sum), _room(ptr, weight), _room(ptr, weight, right.size(-2))
@@ -484,7 +509,6 @@ def _assignment_backward(
         elif d_v is not None and not joint:
             d_q += d_v
         d_x.add(rows)
-    d_weight = d_weight[:, :-1]
     if joint and d_x.d_linear is not None and d_x.d_bias is not None:
         sizes = [len(linear) for linear in maps]
         d_maps = [d for pair in zip(d_x.d_linear.split(sizes), d_x.d_bias.split(sizes), strict=True) for d in pair]
@@ -521,10 +545,12 @@ class _Attend(Function):
         norm = query.new_zeros(*query.shape[:3], 1)
         top = torch.full_like(norm, torch.finfo(query.dtype).min)
         nodes, room = _Nodes(shape, x, k_linear, k_bias, None, v_linear, v_bias), _room(ptr, shape)
+        log_mass = None if mass is None else mass.log()
         for graph, rows in _pieces(ptr, shape):
             k, v = nodes(rows)
-            k, some = k[..., :-1].mT, None if mass is None else mass[rows]
-            e, new, summed = _exponentials(scaled[graph], k, some, top[graph], _view(room, heads, queries, k.size(2)))
+            some = None if log_mass is None else log_mass[rows]
+            out = _view(room, heads, queries, k.size(1))
+            e, new, summed = _exponentials(scaled[graph], k.mT, some, top[graph], out)
             shrink = (top[graph] - new).exp_()
             top[graph] = new
             norm[graph] = norm[graph] * shrink + summed
@@ -534,35 +560,32 @@ class _Attend(Function):
         sums = all_reduce(torch.cat([total, norm], -1) * (top - common).exp_(), "sum")
         norm = sums[..., -1:].clamp_min(torch.finfo(query.dtype).tiny)  # of a graph without nodes
         z = sums[..., :-1] / norm
-        ctx.save_for_backward(query, x, k_linear, k_bias, v_linear, v_bias, mass, z, common + norm.log())
+        ctx.save_for_backward(query, x, k_linear, k_bias, v_linear, v_bias, log_mass, z, common + norm.log())
         ctx.ptr = ptr
         return z
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_z: Tensor) -> tuple[Tensor | None, ...]:
-        query, x, k_linear, k_bias, v_linear, v_bias, mass, z, log_norm = ctx.saved_tensors
+        _once()
+        query, x, k_linear, k_bias, v_linear, v_bias, log_mass, z, log_norm = ctx.saved_tensors
         _, heads, queries, width = query.shape
         shape = query.new_empty(heads, width, queries)
         scaled = query * width**-0.5
-        scaled_and_norm = torch.cat([scaled, -log_norm], -1)
-        d_z_and_inner = torch.cat([d_z, -(d_z * z).sum(-1, keepdim=True)], -1)
         d_z = d_z.contiguous()
+        inner = (d_z * z).sum(-1, keepdim=True)
         d_query = query.new_zeros(query.shape)
-        nodes = _Nodes(shape, x, k_linear, k_bias, None, *linear_with_ones((v_linear, v_bias), heads))
-        d_kv = _Map(x, torch.cat([k_linear, v_linear]), shape, width, nodes.width - 1)
+        nodes = _Nodes(shape, x, k_linear, k_bias, None, v_linear, v_bias)
+        d_kv = _Map(x, torch.cat([k_linear, v_linear]), shape, width, nodes.width)
         room, other = _room(ctx.ptr, shape), _room(ctx.ptr, shape)
         for graph, rows in _pieces(ctx.ptr, shape):
             k, v = nodes(rows)
-            k[..., -1] = 1
             d_k, d_v = d_kv.room(rows)
             p, d_p = (_view(buffer, heads, queries, k.size(1)) for buffer in (room, other))
-            torch.bmm(scaled_and_norm[graph], k.mT, out=p).exp_()
-            if mass is not None:
-                p *= mass[rows]
+            torch.bmm(scaled[graph], k.mT, out=p).sub_(log_norm[graph])
+            p = (p if log_mass is None else p.add_(log_mass[rows])).exp_()
             torch.bmm(p.mT, d_z[graph], out=d_v)
-            torch.bmm(d_z_and_inner[graph], v.mT, out=d_p).mul_(p)
-            d_query[graph].baddbmm_(d_p, k[..., :-1])
+            torch.bmm(d_z[graph], v.mT, out=d_p).sub_(inner[graph]).mul_(p)
+            d_query[graph].baddbmm_(d_p, k)
             torch.bmm(d_p.mT, scaled[graph], out=d_k)
             d_kv.add(rows)
         d_k_linear, d_v_linear, d_k_bias, d_v_bias = (
@@ -572,28 +595,27 @@ class _Attend(Function):
 
 
 def _exponentials(
-    query: Tensor, key: Tensor, mass: Tensor | None, top: Tensor, out: Tensor
+    query: Tensor, key: Tensor, log_mass: Tensor | None, top: Tensor, out: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""Masses times :math:`\exp (q_m k_n - \hat l_m)` [H, K, T], maxima [H, K, 1] no lower than those so far, and sums.
 
     A maximum is zero where the exponentials hold anyway.
     """
-    e = torch.bmm(query, key, out=out)
+
+    def logit() -> Tensor:
+        product = torch.bmm(query, key, out=out)
+        return product if log_mass is None else product.add_(log_mass)
+
     new = top.clamp_min(0)
-    if e.device.type == "cpu" and not bool(new.any()):
-        e = _weighed(e.exp_(), mass)
+    if query.device.type == "cpu" and not bool(new.any()):
+        e = logit().exp_()
         if _held(total := e.sum(-1, keepdim=True)):
             return e, new, total
-        torch.bmm(query, key, out=e)
-    new = torch.maximum(top, e.amax(-1, keepdim=True))
-    e = _weighed(e.sub_(new).exp_(), mass)
+    new = torch.maximum(top, logit().amax(-1, keepdim=True))
+    e = out.sub_(new).exp_()
     return e, new, e.sum(-1, keepdim=True)
-
-
-def _weighed(e: Tensor, mass: Tensor | None) -> Tensor:
-    return e if mass is None else e.mul_(mass)
 
 
 def _held(total: Tensor) -> bool:
     """Whether sums of exponentials are neither too large nor too small; to ask takes long off the CPU."""
-    return bool((total.amin() > 1e-30) & (total.amax() < 1e30))
+    return bool((total.amin() > 1e-12) & (total.amax() < 1e12))

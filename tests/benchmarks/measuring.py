@@ -128,9 +128,9 @@ def keep_freed_memory() -> None:
 
 
 def high_water() -> float:
-    """Largest resident memory of this process since its start or the last reset, in kB."""
+    """Largest resident memory of this process since its start or the last reset, in thousands of bytes."""
     found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
-    return float(found[1]) if found else float("nan")
+    return 1.024 * float(found[1]) if found else float("nan")
 
 
 def saved_memory(module: nn.Module, *args: Any, precision: str = "float32", **kwargs: Any) -> float:

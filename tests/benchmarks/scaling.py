@@ -184,7 +184,8 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in options.operators:
         for what in options.passes:
-            rows += [row | {"keep": options.keep} | about() for row in curve(name, what, options)]
+            same = {"keep": options.keep} | about() | {"threads": options.threads}
+            rows += [row | same for row in curve(name, what, options)]
             write_rows(options.out, rows)
             print(f"{name}, {what}", file=sys.stderr, flush=True)
     largest = list({(row["operator"], row["pass"]): row for row in rows if "seconds" in row}.values())

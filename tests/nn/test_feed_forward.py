@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import gelu
 
 from meshop.nn import FeedForward, feed_forward
@@ -19,6 +20,41 @@ def test_equals_the_formula(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPa
         results.append([y, *torch.autograd.grad((y * y.detach().sin()).sum(), (x, *net.parameters()))])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_can_be_differentiated_twice() -> None:
+    torch.manual_seed(0)
+    net, x = FeedForward(3, 8, 2).double(), torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    results = []
+    for y in (net(x), net.lin2(gelu(net.lin1(x)))):
+        slope = torch.autograd.grad(y.sum(), x, create_graph=True)[0]
+        loss = y.square().mean() + slope.square().mean()
+        results.append(torch.autograd.grad(loss, [x, *list(net.parameters())[:3]]))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_half_weights_have_sums_in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    net, x = FeedForward(4, 8, 4).bfloat16(), torch.randn(40_000, 4).bfloat16()
+    plain = torch.autograd.grad(net.lin2(gelu(net.lin1(x))).float().sum(), list(net.parameters()))
+    monkeypatch.setattr(feed_forward, "PIECE", {"cpu": 64 * 8})  # 625 pieces
+    ours = torch.autograd.grad(net(x).float().sum(), list(net.parameters()))
+    for a, b in zip(ours, plain, strict=True):
+        assert (a - b).norm() <= 0.01 * b.norm()
+
+
+def test_what_stands_in_place_of_a_layer_is_called() -> None:
+    net, x = FeedForward(3, 8, 2), torch.randn(5, 3)
+    seen: list[torch.Tensor] = []
+    handle = net.lin1.register_forward_hook(lambda layer, given, out: seen.append(out))
+    net(x)
+    assert len(seen) == 1
+    handle.remove()
+    net.lin2 = nn.Sequential(net.lin2, nn.Tanh())  # type: ignore[assignment]
+    assert net(x).abs().max() < 1
+    with pytest.raises(RuntimeError, match="dtype"):
+        FeedForward(3, 8, 2).double()(x)
 
 
 def test_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from meshop.data import InputError
 from meshop.nn import (
     ClusterAttention,
     EideticAttention,
@@ -110,6 +111,56 @@ def test_maps_of_nodes_are_part_of_it(nodes: Nodes, kind: str, monkeypatch: pyte
         results.append([z, y, *torch.autograd.grad(y.square().sum() + z.cos().sum(), inputs)])
     for one, two in zip(*results, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)
+
+
+def test_values_that_are_a_map_of_features_without_one(nodes: Nodes) -> None:
+    x, weight, value = draw(11, H * D), draw(H, D, M), (draw(H * E, H * D), draw(H * E))
+    results = []
+    for own in (stored(x, weight, nodes), softmax_shares(x, weight, nodes)):
+        if isinstance(own, Stored):
+            own.x = x
+        total = own.pool(None, value)
+        results.append([total, *torch.autograd.grad(total.square().sum(), (x, weight, *value))])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("far", [60.0, 2000.0])
+def test_nodes_without_mass_say_nothing(far: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large their logits are beside those of the others."""
+    x = torch.cat([torch.full((5, 1), -40.0), torch.tensor([[far]])]).double().requires_grad_()
+    nodes = Nodes(x, measure=torch.tensor([1.0, 1, 1, 1, 1, 0]).double())
+    query = torch.ones(1, 1, 2, 1).double().requires_grad_()
+    key = (torch.ones(1, 1).double(), torch.zeros(1).double())
+    z = attend(query, x, key, (key[0] * 0, key[1] + 3), nodes)
+    torch.testing.assert_close(z, torch.full_like(z, 3.0))
+    assert all(bool(g.isfinite().all()) for g in torch.autograd.grad(z.sum(), (query, x)))
+
+
+@pytest.mark.parametrize("layer", [ClusterAttention, PhysicsAttention])
+def test_second_derivatives_are_refused_or_right(layer: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    net, x = layer(4, 2, 3).double(), draw(7, 4)
+    with pytest.raises(InputError, match="stored_weights"):
+        torch.autograd.grad(net(x).square().sum(), x, create_graph=True)
+    with shares.stored_weights():
+        assert torch.autograd.gradgradcheck(net, (x,))
+
+
+@pytest.mark.parametrize("precision", ["highest", "medium"])
+def test_weights_sum_to_one(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where products of matrices are less precise, and for large logits."""
+    monkeypatch.undo()
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        torch.manual_seed(0)
+        x = torch.randn(500, 8)
+        for scale in (1, 30):
+            total = softmax_shares(x, scale * torch.randn(1, 8, 16), Nodes(x)).weights().sum(-1)
+            torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-5, atol=1e-5)
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_attention_to_nodes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
