@@ -177,7 +177,7 @@ def _sums(x: Tensor, index: Tensor, count: int) -> Tensor:
     """By index_add, the quickest way measured by tests/benchmarks/segments.py; it adds one number after another."""
     if count == 1:
         return x.sum(0, keepdim=True)
-    long = x.dtype == torch.float32 and x.size(0) > 2**14 and x.device.type != "mps"
+    long = x.dtype == torch.float32 and x.size(0) > 2**10 and x.device.type != "mps"
     total = x.new_zeros(count, *x.shape[1:], dtype=torch.float64 if long else x.dtype)
     return total.index_add(0, index, x.to(total.dtype)).to(x.dtype)
 

@@ -291,7 +291,9 @@ class Nodes:
     @property
     def count(self) -> int:
         """The number of graphs."""
-        return len(self.ptr) - 1
+        if self.batch is None:
+            return 1
+        return len(self.ptr) - 1 if self.batch_size is None else self.batch_size
 
     def in_order(self, x: Tensor) -> Tensor:
         """What nodes have, graph after graph."""

@@ -8,7 +8,7 @@ def test_is_smaller_than_transolver_on_grids():
     count = {type(m).__name__: sum(p.numel() for p in m.parameters()) for m in (
         LinearNO(2, 128, 8, 1), Transolver(2, 128, 8, 1, grid_dim=2),
     )}  # fmt: skip
-    block = 4 * 128 + 3 * (128**2 + 128) + 2 * (16 * 64 + 64) + 2 * 8 + 4 * 128**2 + 3 * 128
+    block = 4 * 128 + 3 * (128**2 + 128) + 2 * 16 * 64 + 64 + 2 * 8 + 4 * 128**2 + 3 * 128
     lift, head = 2 * 256 + 256 + 256 * 128 + 128 + 128, 2 * 128 + 128 + 1
     assert count["LinearNO"] == lift + 8 * block + head
     assert count["LinearNO"] < 0.6 * count["Transolver"]
