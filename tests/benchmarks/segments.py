@@ -17,7 +17,8 @@ cells  sums and means of single numbers over nodes, unsorted: ``meshop.geometry.
 Ways, each where it applies:
 
 - ``scatter``: ``torch_geometric.utils.scatter``, what meshop calls for all but sums over graphs;
-- ``index_add``, what it takes for these, and ``scatter_reduce``: torch's methods; ``index_reduce`` for means and extrema;
+- ``index_add``, what it takes for these, and ``scatter_reduce``: torch's methods; ``index_reduce`` for means and
+  extrema;
 - ``segment_reduce``: torch's, for sorted indices;
 - ``torch_scatter``, ``segment_csr``: torch-scatter's.
 
