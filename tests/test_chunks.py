@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 from meshop import InputError
 from meshop.chunks import call_in_chunks, can_be_cut
 from meshop.models import CANO, LaMO, LinearNO, Stack, Transolver, TransolverPlusPlus
-from meshop.nn import Block, LatentSSM, PhysicsAttention, call, shares
+from meshop.nn import Block, EideticAttention, LatentSSM, PhysicsAttention, call, shares
 
 MODELS = {
     "Transolver": Transolver(3, 16, 3, 2, 4, 8),
@@ -94,7 +94,7 @@ def test_what_is_not_cut() -> None:
     grid = Data(x=torch.rand(6, 3), shape=(2, 3))
     with pytest.raises(InputError, match="CANO needs edges, a grid"):
         call_in_chunks(CANO(3, 8, 1, 1, 2, 4, grid_dim=2), grid)
-    for mixer in (nn.TransformerEncoderLayer(8, 2), nn.BatchNorm1d(8)):
+    for mixer in (nn.TransformerEncoderLayer(8, 2), nn.BatchNorm1d(8), EideticAttention(8, 2, 4, gumbel="always")):
         with pytest.raises(InputError, match="Stack needs edges, a grid or all nodes"):
             call_in_chunks(Stack(3, 8, 1, [mixer]), Data(x=torch.rand(4, 3)))
 
