@@ -63,9 +63,7 @@ def can_be_cut(model: nn.Module, data: Data, known: bool = False) -> bool:
     ``known`` a model that has any of one's own is not cut.
     """
     names = {f"{type(module).__module__}.{type(module).__name__}" for module in model.modules()}
-    noisy = any(
-        getattr(module, "gumbel", None) == "always" for module in model.modules()
-    )  # anew in each call
+    noisy = any(getattr(module, "gumbel", None) == "always" for module in model.modules())  # anew in each call
     if noisy or "shape" in data or any(name.startswith(_MIXERS) for name in names):
         return False
     if known and not all(name.startswith(("meshop.", "torch.nn.modules.")) for name in names):
