@@ -47,7 +47,8 @@ class FeedForward(nn.Module):
         device = x.device.type
         lower = device != "meta" and torch.is_autocast_enabled(device) and x.dtype != torch.float64
         dtype = torch.get_autocast_dtype(device) if lower else x.dtype
-        own = all(type(lin) is nn.Linear and not lin._forward_hooks for lin in (self.lin1, self.lin2))
+        layers = (self.lin1, self.lin2)
+        own = all(type(lin) is nn.Linear and not (lin._forward_hooks or lin._forward_pre_hooks) for lin in layers)
         if torch.compiler.is_compiling() or not own or not (lower or dtype == self.lin1.weight.dtype):
             return self.lin2(gelu(self.lin1(x)))
         weights = (self.lin1.weight, self.lin1.bias, self.lin2.weight, self.lin2.bias)

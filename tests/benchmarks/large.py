@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import about, apart, clock, high_water, markdown, write_rows
+from measuring import about, apart, clock, high_water, markdown, size_arguments, write_rows
 from speed import IN, MODELS, subject
 from torch_geometric.data import Data
 
@@ -48,10 +48,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, help="instead of 20 in training and 12 in inference")
     parser.add_argument("--chunk", type=int, default=2**17, help="nodes of a chunk")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--channels", type=int, default=128)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=64, help="slices or clusters")
-    parser.add_argument("--depth", type=int, default=8, help="blocks of a model")
+    size_arguments(parser)
     parser.set_defaults(device="cpu")
     parser.add_argument("--out", type=Path, default=Path("large.csv"))
     options = parser.parse_args()

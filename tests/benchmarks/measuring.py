@@ -9,6 +9,7 @@ import re
 import statistics
 import subprocess
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
@@ -151,6 +152,14 @@ def saved_memory(module: nn.Module, *args: Any, precision: str = "float32", **kw
         out = module(*args, **kwargs)
     del out
     return sum(size for place, size in saved.items() if place not in parameters) / 1e6
+
+
+def size_arguments(parser: ArgumentParser) -> None:
+    """How large layers and models are."""
+    parser.add_argument("--channels", type=int, default=128)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=64, help="slices or clusters")
+    parser.add_argument("--depth", type=int, default=8, help="blocks of a model")
 
 
 def about() -> dict[str, str]:

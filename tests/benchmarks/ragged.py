@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import PASSES, about, alternate, markdown, ratio, write_rows
+from measuring import PASSES, about, alternate, markdown, ratio, size_arguments, write_rows
 from speed import GRAPHS, LARGEST, LAYERS, MODELS, SMALLEST, ours, subject
 
 MOST = 1.15
@@ -31,10 +31,7 @@ def main() -> None:
     parser.add_argument("--passes", nargs="+", choices=list(PASSES), default=list(PASSES))
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--channels", type=int, default=128)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=64, help="slices or clusters")
-    parser.add_argument("--depth", type=int, default=8, help="blocks of a model")
+    size_arguments(parser)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--mixed", action="store_true", help="nodes of different graphs among each other")
     parser.add_argument("--out", type=Path, default=Path("ragged.csv"))

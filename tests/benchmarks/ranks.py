@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from measuring import about, clock, markdown, ratio, write_rows
+from measuring import about, clock, markdown, ratio, size_arguments, write_rows
 from speed import IN, MODELS, subject
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -94,10 +94,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=200_000)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--channels", type=int, default=128)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=64, help="slices or clusters")
-    parser.add_argument("--depth", type=int, default=8, help="blocks of a model")
+    size_arguments(parser)
     parser.set_defaults(device="cpu")
     parser.add_argument("--out", type=Path, default=Path("ranks.csv"))
     options = parser.parse_args()

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -43,6 +42,7 @@ from measuring import (
 )
 from torch import Tensor, nn
 
+from meshop.io.child import free_memory
 from meshop.nn import (
     SS2D,
     ClusterAttention,
@@ -111,13 +111,6 @@ def measure(name: str, nodes: int, what: str, options: Namespace) -> tuple[float
     return min(clock(run) for _ in range(options.rounds)), memory
 
 
-def free() -> float:
-    """MB of memory that is free."""
-    info = Path("/proc/meminfo")
-    found = re.search(r"MemAvailable:\s*(\d+) kB", info.read_text()) if info.exists() else None
-    return float(found[1]) / 1e3 if found else math.inf
-
-
 def curve(name: str, what: str, options: Namespace) -> list[dict[str, Any]]:
     """The rows of an operator and a pass, with the exponents in each."""
     rows: list[dict[str, Any]] = []
@@ -128,7 +121,7 @@ def curve(name: str, what: str, options: Namespace) -> list[dict[str, Any]]:
         if seconds and FACTOR * seconds[-1] * (options.rounds + 1) > options.seconds:
             row["note"] = f"left out: about {FACTOR * seconds[-1]:.0f} s a step"
             break
-        if memory and FACTOR * memory[-1] > 0.7 * free():
+        if memory and FACTOR * memory[-1] > 0.7 * free_memory() / 1e6:
             row["note"] = f"left out: about {FACTOR * memory[-1] / 1e3:.0f} GB"
             break
         try:

@@ -50,6 +50,7 @@ from measuring import (
     ratio,
     read_rows,
     saved_memory,
+    size_arguments,
     write_rows,
 )
 from plain import plain
@@ -275,10 +276,7 @@ def main() -> None:
     parser.add_argument("--passes", nargs="+", choices=list(PASSES), default=list(PASSES))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--channels", type=int, default=128)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=64, help="slices or clusters")
-    parser.add_argument("--depth", type=int, default=8, help="blocks of a model")
+    size_arguments(parser)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="no processes that measure memory")
     parser.add_argument("--out", type=Path, default=Path("speed.csv"))
